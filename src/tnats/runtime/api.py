@@ -257,9 +257,7 @@ class DirectoryEntry:
 class Disk(Protocol):
     """Names and files. Paths are `/`-separated strings; a simulated disk is private to its node."""
 
-    async def open(
-        self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False
-    ) -> File:
+    async def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> File:
         """Open a file for reading and writing. `create` makes it if missing, with `exclusive` it must be missing.
 
         A new name is durable only after `sync_dir` of its directory. Raises DiskError (ENOENT, EEXIST, EACCES, ...).
