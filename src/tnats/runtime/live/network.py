@@ -1,0 +1,117 @@
+"""Listening, connecting and resolving on the machine's TCP stack."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import trio
+
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import NetworkError
+from tnats.runtime.live.conn import LiveConn, numeric_address
+from tnats.runtime.live.listener import LiveListener, reason_of
+from tnats.runtime.live.poller import LivePoller
+
+
+class LiveNetwork:
+    """`tnats.runtime.api.Network` over the machine's TCP stack."""
+
+    __slots__ = ()
+
+    async def listen(self, host: str, port: int, *, backlog: int = 1024) -> LiveListener:
+        where = f"cannot listen on {host}:{port}"
+        sock: socket.socket | None = None
+        try:
+            sock = await self._bind(host, port)
+            sock.listen(backlog)
+        except OSError as exc:
+            if sock is not None:
+                sock.close()
+            raise NetworkError(f"{where}: {reason_of(exc)}") from None
+        return LiveListener(sock, (host, sock.getsockname()[1]))
+
+    async def _bind(self, host: str, port: int) -> socket.socket:
+        if host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6():
+            # A wildcard means both families, as nats-server has it.
+            try:
+                return bound_socket(socket.AF_INET6, ("::", port), dual=True)
+            except OSError as exc:
+                if exc.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    raise
+        if host == "":
+            host = "0.0.0.0"
+        candidates = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, name = candidates[0]
+        return bound_socket(family, name)
+
+    async def connect(self, host: str, port: int, *, timeout_ns: int) -> LiveConn:
+        where = f"cannot connect to {host}:{port}"
+        last = "no address"
+        with trio.CancelScope(deadline=trio.current_time() + timeout_ns / SECOND_NS):
+            try:
+                candidates = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except OSError as exc:
+                raise NetworkError(f"{where}: {reason_of(exc)}") from None
+            for family, _, _, _, name in candidates:
+                try:
+                    return await connect_socket(family, name)
+                except OSError as exc:
+                    last = reason_of(exc)
+            raise NetworkError(f"{where}: {last}")
+        raise NetworkError(f"{where}: no answer within {timeout_ns / SECOND_NS:g} s")
+
+    async def resolve(self, host: str) -> list[str]:
+        try:
+            found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            raise NetworkError(f"cannot resolve {host}: {reason_of(exc)}") from None
+        return list(dict.fromkeys(str(name[0]) for _, _, _, _, name in found))
+
+    def poller(self) -> LivePoller:
+        return LivePoller()
+
+    def interface_addresses(self) -> list[str]:
+        import psutil  # type: ignore[import-untyped]  # heavy, and asked only once a server advertises a wildcard address
+
+        addresses: dict[str, None] = {}
+        for interface in psutil.net_if_addrs().values():
+            for address in interface:
+                if address.family in (socket.AF_INET, socket.AF_INET6):
+                    host = address.address.partition("%")[0]
+                    if not host.startswith(("127.", "fe80:")) and host != "::1":
+                        addresses[host] = None
+        return list(addresses)
+
+
+def bound_socket(family: int, name: tuple[object, ...], *, dual: bool = False) -> socket.socket:
+    """A non-blocking TCP socket bound to `name`, closed again if that fails with OSError."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual else 1)
+        sock.bind(name)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def connect_socket(family: int, name: tuple[object, ...]) -> LiveConn:
+    """Connect to the numeric address `name`. Raises OSError."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            sock.connect(name)
+            await trio.lowlevel.checkpoint()
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(sock)
+            sock.connect(name)  # the second call answers with the outcome of the first
+        return LiveConn(sock, numeric_address(sock.getpeername()))
+    except BaseException:
+        sock.close()
+        raise
