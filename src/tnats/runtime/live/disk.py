@@ -1,0 +1,328 @@
+"""The real disk.
+
+Three ways to the kernel, by how long a call may take:
+
+* in place: `pwrite` (page cache) and `pread_cached` (RWF_NOWAIT answers only from the page cache; where the file
+  system does not know the flag, it answers None and the caller awaits `pread`);
+* the sync thread: one dedicated thread carries out `sync` calls in the order they were made. It is woken through a
+  queue and reports through an eventfd that one trio task watches: a hop through trio's thread cache costs 44 us;
+* the pool: everything else that waits, on at most DISK_WORKERS threads.
+
+Thread, eventfd and watching task start with the first sync, so a server without storage never has them. They end
+with the trio run. A LiveDisk serves one trio run.
+
+A call that was begun is waited for even when its task is cancelled. A file that is closed meanwhile keeps its
+descriptor until its calls under way have ended, since the number could be given to another file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import outcome
+import trio
+
+from tnats.runtime.api import Buffer, DirectoryEntry, StoreLocked
+from tnats.runtime.disk_errors import disk_error
+
+T = TypeVar("T")
+
+DISK_WORKERS = 8
+"""Reads and name operations under way at once: enough for a deep device queue, few enough to keep the pool small."""
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+
+
+class LiveDisk:
+    """The file system of this machine."""
+
+    def __init__(self) -> None:
+        self._workers = trio.CapacityLimiter(DISK_WORKERS)
+        self._sync_thread: SyncThread | None = None
+
+    async def call(self, verb: str, path: str, work: Callable[[], T]) -> T:
+        """Run a blocking call on the pool, with its OSError as DiskError."""
+        try:
+            return await trio.to_thread.run_sync(work, limiter=self._workers)
+        except OSError as exc:
+            raise disk_error(verb, path, exc.errno or errno.EIO) from exc
+
+    async def sync_descriptor(self, descriptor: int) -> None:
+        """Run fdatasync on the sync thread. Raises OSError."""
+        if self._sync_thread is None:
+            self._sync_thread = SyncThread()
+        await self._sync_thread.sync(descriptor)
+
+    async def open(
+        self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False
+    ) -> LiveFile:
+        flags = os.O_RDONLY if readonly else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
+        return await self._open(path, flags, 0o640)
+
+    async def _open(self, path: str, flags: int, mode: int) -> LiveFile:
+        descriptor = await self.call("open", path, lambda: os.open(path, flags | os.O_CLOEXEC, mode))
+        return LiveFile(self, path, descriptor)
+
+    async def rename(self, source: str, target: str) -> None:
+        await self.call("rename", source, lambda: os.replace(source, target))
+
+    async def unlink(self, path: str) -> None:
+        await self.call("remove", path, lambda: os.unlink(path))
+
+    async def mkdir(self, path: str, *, parents: bool = False) -> None:
+        def make() -> None:
+            if parents:
+                os.makedirs(path, 0o750, exist_ok=True)
+                return
+            try:
+                os.mkdir(path, 0o750)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
+
+        await self.call("make directory", path, make)
+
+    async def rmdir(self, path: str) -> None:
+        await self.call("remove directory", path, lambda: os.rmdir(path))
+
+    async def list(self, path: str) -> list[DirectoryEntry]:
+        def scan() -> list[DirectoryEntry]:
+            with os.scandir(path) as entries:
+                found = []
+                for entry in entries:
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    size = 0 if is_directory else entry.stat(follow_symlinks=False).st_size
+                    found.append(DirectoryEntry(entry.name, is_directory, size))
+            return sorted(found, key=lambda entry: entry.name)
+
+        return await self.call("list", path, scan)
+
+    async def sync_dir(self, path: str) -> None:
+        def sync() -> None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+        await self.call("sync directory", path, sync)
+
+    async def free_bytes(self, path: str) -> int:
+        def ask() -> int:
+            stat = os.statvfs(path)
+            return stat.f_bavail * stat.f_frsize
+
+        return await self.call("ask for free space of", path, ask)
+
+    async def lock(self, path: str) -> LiveLock:
+        def take() -> int:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(descriptor)
+                raise StoreLocked(
+                    f"{path} is held by another server on this store (process {holder}); stop it first",
+                    errno.EWOULDBLOCK,
+                ) from None
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            return descriptor
+
+        return LiveLock(await self.call("lock", path, take))
+
+    async def read_file(self, path: str, *, bytes_max: int) -> bytes:
+        file = await self.open(path, readonly=True)
+        try:
+            if file.size() > bytes_max:
+                raise disk_error("read", path, errno.EFBIG)
+            return await file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    async def write_file(self, path: str, data: Buffer, *, mode: int = 0o640) -> None:
+        temporary = path + ".tmp"
+        file = await self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            file.pwrite([data], 0)
+            await file.sync()
+        finally:
+            file.close()
+        await self.rename(temporary, path)
+        await self.sync_dir(os.path.dirname(path) or ".")
+
+
+class LiveFile:
+    """One open descriptor."""
+
+    def __init__(self, disk: LiveDisk, path: str, descriptor: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._descriptor = descriptor
+        self._calls = 0
+        self._closed = False
+        self._knows_nowait = hasattr(os, "RWF_NOWAIT")
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def _check(self, verb: str) -> None:
+        if self._closed:
+            raise disk_error(verb, self._path, errno.EBADF)
+
+    def size(self) -> int:
+        self._check("ask for the size of")
+        return os.fstat(self._descriptor).st_size
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> None:
+        self._check("write")
+        total = sum(map(len, buffers))
+        try:
+            if len(buffers) <= IOV_MAX:
+                written = os.pwritev(self._descriptor, buffers, offset) if total else 0
+            else:
+                written = 0
+            rest = memoryview(b"".join(buffers))[written:] if written < total else memoryview(b"")
+            while rest:
+                count = os.pwrite(self._descriptor, rest, offset + total - len(rest))
+                rest = rest[count:]
+        except OSError as exc:
+            raise disk_error("write", self._path, exc.errno or errno.EIO) from exc
+
+    def pread_cached(self, count: int, offset: int) -> bytes | None:
+        self._check("read")
+        if not self._knows_nowait:
+            return None
+        buffer = bytearray(count)
+        try:
+            done = os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as exc:
+            if exc.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                self._knows_nowait = False
+                return None
+            raise disk_error("read", self._path, exc.errno or errno.EIO) from exc
+        if done < count:
+            if offset + done < self.size():
+                return None
+            del buffer[done:]
+        return bytes(buffer)
+
+    async def _call(self, verb: str, work: Callable[[], T]) -> T:
+        self._check(verb)
+        self._calls += 1
+        try:
+            return await self._disk.call(verb, self._path, work)
+        finally:
+            self._end_call()
+
+    def _end_call(self) -> None:
+        self._calls -= 1
+        if self._closed and not self._calls:
+            os.close(self._descriptor)
+
+    async def pread(self, count: int, offset: int) -> bytes:
+        def read() -> bytes:
+            pieces = []
+            done = 0
+            while done < count:
+                piece = os.pread(self._descriptor, count - done, offset + done)
+                if not piece:
+                    break
+                pieces.append(piece)
+                done += len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+        return await self._call("read", read)
+
+    async def preallocate(self, size: int) -> None:
+        def allocate() -> None:
+            if size > os.fstat(self._descriptor).st_size:
+                os.posix_fallocate(self._descriptor, 0, size)
+
+        await self._call("preallocate", allocate)
+
+    async def truncate(self, size: int) -> None:
+        await self._call("truncate", lambda: os.ftruncate(self._descriptor, size))
+
+    async def sync(self) -> None:
+        self._check("sync")
+        self._calls += 1
+        try:
+            await self._disk.sync_descriptor(self._descriptor)
+        except OSError as exc:
+            raise disk_error("sync", self._path, exc.errno or errno.EIO) from exc
+        finally:
+            self._end_call()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if not self._calls:
+                os.close(self._descriptor)
+
+
+class LiveLock:
+    """A held flock."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SyncThread:
+    """Carries out fdatasync calls one after another and wakes the waiting tasks.
+
+    `_requests` goes to the thread, `_done` comes back; the eventfd counts what waits in `_done`.
+    """
+
+    def __init__(self) -> None:
+        self._requests: queue.SimpleQueue[tuple[int, trio.lowlevel.Task] | None] = queue.SimpleQueue()
+        self._done: deque[tuple[trio.lowlevel.Task, outcome.Outcome[None]]] = deque()
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        threading.Thread(target=self._work, name="tnats-sync", daemon=True).start()
+        trio.lowlevel.spawn_system_task(self._watch, name="tnats-sync-watch")
+
+    async def sync(self, descriptor: int) -> None:
+        """Wait until `descriptor` is synced. Not abandoned when cancelled: the descriptor must outlive the call."""
+        task = trio.lowlevel.current_task()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._requests.put((descriptor, task))
+        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+
+    def _work(self) -> None:
+        while (request := self._requests.get()) is not None:
+            descriptor, task = request
+            self._done.append((task, outcome.capture(os.fdatasync, descriptor)))
+            os.eventfd_write(self._event, 1)
+        os.close(self._event)
+
+    async def _watch(self) -> None:
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self._event)
+                try:
+                    os.eventfd_read(self._event)
+                except BlockingIOError:
+                    continue
+                while self._done:
+                    task, result = self._done.popleft()
+                    trio.lowlevel.reschedule(task, result)
+        finally:
+            self._requests.put(None)
