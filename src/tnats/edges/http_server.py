@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from email.utils import formatdate
 
 import attrs
 import h11
@@ -171,7 +172,8 @@ class HttpServer:
             return Response(500, b"internal error, see the server's log\n")
 
     def _encode(self, machine: h11.Connection, response: Response, method: str) -> bytes:
-        headers = [*response.headers, ("Content-Length", str(len(response.body)))]
+        date = formatdate(self._runtime.clock.wall_ns() / limits.SECOND_NS, usegmt=True)
+        headers = [*response.headers, ("Date", date), ("Content-Length", str(len(response.body)))]
         head = h11.Response(status_code=response.status, headers=headers, reason=_REASONS.get(response.status, b""))
         body = b"" if method == "HEAD" else response.body
         parts = (machine.send(head), machine.send(h11.Data(data=body)), machine.send(h11.EndOfMessage()))

@@ -1,0 +1,98 @@
+"""The monitoring HTTP server over real sockets: what it answers and what it cuts off."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from tnats.edges.http_server import HttpServer, Request, Response
+from tnats.runtime.live import live_runtime
+
+BIG = b"x" * 3_000_000
+
+
+def answer(request: Request) -> Response:
+    if request.target == "/boom":
+        raise ValueError("a fault of this endpoint")
+    return Response(200, BIG if request.target == "/big" else request.target.encode())
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[int]:
+    runtime = live_runtime()
+    listener = await runtime.network.listen("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(HttpServer(runtime, listener, answer).run)
+        yield listener.address[1]
+        nursery.cancel_scope.cancel()
+
+
+async def exchange(port: int, sent: bytes, until: bytes | None = None) -> bytes:
+    """Send `sent`; return what comes back up to `until`, or to the end of the stream."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        await stream.send_all(sent)
+        received = bytearray()
+        while until is None or until not in received:
+            data = await stream.receive_some()
+            if not data:
+                break
+            received += data
+    return bytes(received)
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """Many requests in one segment get as many answers, in order."""
+    async with serving() as port:
+        sent = b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(300))
+        received = await exchange(port, sent, until=b"\r\n\r\n/299")
+        bodies = [part.split(b"\r\n\r\n", 1)[1] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
+        assert bodies == [b"/%d" % n for n in range(300)]
+
+
+async def test_answer_larger_than_the_socket_buffer_arrives_whole() -> None:
+    """A response that the kernel cannot take at once is sent to its end, and the next request is served."""
+    async with serving() as port:
+        sent = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\nGET /after HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        received = await exchange(port, sent)
+        assert received.count(b"x" * 1000) == len(BIG) // 1000
+        assert received.endswith(b"\r\n\r\n/after")
+
+
+async def test_fault_of_an_endpoint_is_500_and_the_connection_goes_on() -> None:
+    """An exception in a handler is answered 500; the same connection serves the next request."""
+    async with serving() as port:
+        sent = b"GET /boom HTTP/1.1\r\nHost: x\r\n\r\nGET /fine HTTP/1.1\r\nHost: x\r\n\r\n"
+        received = await exchange(port, sent, until=b"/fine")
+        assert received.startswith(b"HTTP/1.1 500 ")
+        assert b"HTTP/1.1 200 OK" in received
+
+
+async def test_broken_request_is_refused_and_closed() -> None:
+    """Bytes that are no HTTP get 400 and the end of the stream."""
+    async with serving() as port:
+        assert (await exchange(port, b"BROKEN\x00\r\n\r\n")).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_endless_head_is_refused() -> None:
+    """A request line beyond the limit gets 431 and the end of the stream, long before memory suffers."""
+    async with serving() as port:
+        assert (await exchange(port, b"GET /" + b"x" * 20_000)).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_large_body_ends_the_connection() -> None:
+    """A body beyond the limit is not read to its end."""
+    async with serving() as port:
+        sent = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"y" * 70_000
+        assert await exchange(port, sent) == b""
+
+
+async def test_head_request_has_no_body() -> None:
+    """HEAD is answered with the length a GET would have, without the bytes."""
+    async with serving() as port:
+        received = await exchange(port, b"HEAD /abc HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert b"content-length: 4" in head.lower()
+        assert body == b""
