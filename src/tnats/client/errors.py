@@ -13,10 +13,6 @@ class ConnectFailed(ClientError):
     """No server could be joined; the text lists each one that was tried with its reason."""
 
 
-class AuthorizationFailed(ClientError):
-    """The server refused the credentials (`Authorization Violation` and its kin)."""
-
-
 class ConnectionLost(ClientError):
     """The connection ended while this call was waiting for the server; whether it took effect is unknown."""
 
@@ -49,9 +45,23 @@ class ServerError(ClientError):
     """The server sent `-ERR`; the text is what it said. Reported as an event unless a call is waiting for it."""
 
 
+class AuthorizationFailed(ServerError):
+    """The server refused the credentials, or no longer accepts them (`Authorization Violation` and its kin)."""
+
+
 class PermissionsViolation(ServerError):
     """The server denied a publish or a subscription. A denied subscription also raises it from its iteration."""
 
 
 class SubscriptionClosed(ClientError):
     """The subscription has ended and all its messages have been taken."""
+
+
+def server_error(text: str) -> ServerError:
+    """The exception for what stood between the quotes of an `-ERR` (client protocol, "-ERR texts")."""
+    lowered = text.lower()
+    if lowered.startswith("permissions violation"):
+        return PermissionsViolation(text)
+    if lowered.startswith("authorization") or "authentication" in lowered or lowered == "failed account registration":
+        return AuthorizationFailed(text)
+    return ServerError(text)

@@ -35,11 +35,10 @@ class Reconnected:
 
 @attrs.frozen
 class ReconnectFailed:
-    """One attempt to come back failed; `retry_ns` until the next one."""
+    """One attempt to come back failed; others follow unless this was the last."""
 
     url: str
     reason: str
-    retry_ns: int
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ a unit test holds the two together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypedDict
+from typing import Any, TypedDict
 from urllib.parse import unquote, urlsplit
 
 import attrs
@@ -21,7 +21,7 @@ from tnats.limits import SECOND_NS
 DEFAULT_PORT = 4222
 
 
-def positive(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+def positive(instance: object, attribute: attrs.Attribute[Any], value: float) -> None:
     """Validator: greater than zero."""
     if not value > 0:
         raise ClientError(f"option {attribute.name} must be greater than 0, not {value!r}")

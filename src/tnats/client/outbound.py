@@ -1,12 +1,10 @@
-"""Bytes on their way out: small operations joined as they come, large payloads kept apart and never copied.
+"""Bytes on their way out: small operations joined as they come, large ones kept apart and not copied again.
 
 The buffer knows no connection state. While connected it belongs to the link; while disconnected the client keeps
 one that gathers publishes, which the next link takes over whole.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from tnats.runtime.api import Buffer, Conn
 
@@ -26,20 +24,14 @@ class Outbound:
         self._run = bytearray()
         self.byte_count = 0
 
-    def append(self, operation: Buffer) -> None:
-        """Add a complete, small operation."""
-        self._run += operation
+    def append(self, operation: bytes) -> None:
+        """Add a complete operation."""
+        if len(operation) <= JOIN_BYTES_MAX:
+            self._run += operation
+        else:
+            self._close_run()
+            self._chunks.append(operation)
         self.byte_count += len(operation)
-
-    def append_parts(self, parts: Sequence[Buffer]) -> None:
-        """Add one operation in parts, the large ones of which must not change until they are written."""
-        for part in parts:
-            if len(part) <= JOIN_BYTES_MAX:
-                self._run += part
-            else:
-                self._close_run()
-                self._chunks.append(part)
-            self.byte_count += len(part)
 
     def take_over(self, other: Outbound) -> None:
         """Append everything that `other` holds, and empty it."""

@@ -19,6 +19,7 @@ from tnats.client.errors import ClientError, SubscriptionClosed, TimedOut
 from tnats.client.events import SlowConsumer
 from tnats.client.message import Message
 from tnats.client.options import nanoseconds
+from tnats.client.table import Denial
 
 if TYPE_CHECKING:
     from tnats.client.client import Client
@@ -51,7 +52,6 @@ class Subscription:
     def __init__(
         self,
         client: Client,
-        sid: int,
         subject: str,
         queue: str,
         max_messages: int,
@@ -59,7 +59,7 @@ class Subscription:
         pending_bytes_max: int,
     ) -> None:
         self._client = client
-        self.sid = sid
+        self.sid = b""
         self.subject = subject
         self.queue = queue
         self.max_messages = max_messages
@@ -183,9 +183,7 @@ class Subscription:
         self.received_count += 1
         messages = self._messages
         size = message.size
-        if messages and (
-            len(messages) >= self.pending_count_max or self.pending_bytes + size > self.pending_bytes_max
-        ):
+        if messages and (len(messages) >= self.pending_count_max or self.pending_bytes + size > self.pending_bytes_max):
             self.dropped_count += 1
             if not self._slow:
                 self._slow = True
@@ -197,6 +195,15 @@ class Subscription:
                 self._lot.unpark()
         if self.received_count == self.max_messages:
             self._client.subscription_complete(self)
+
+    @property
+    def left_count(self) -> int | None:
+        """Messages until its end; None for no end."""
+        return self.max_messages - self.received_count if self.max_messages else None
+
+    def denied(self, denial: Denial) -> bool:
+        """Whether `denial` is about this subscription."""
+        return not denial.publish and (denial.subject, denial.queue) == (self.subject, self.queue)
 
     def end(self, error: ClientError | None) -> None:
         """No further message will come, because of `error` or by the user's wish. Idempotent."""

@@ -1,0 +1,68 @@
+"""The root of the command line: a table of sub-commands, each imported only when it is called.
+
+A sub-command is a module with a click command named `command`. Its one-line help stands in the table, so that
+`tnats --help` imports none of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+import tnats
+from tnats.errors import TnatsError
+
+COMMANDS = {
+    "serve": (None, "Run a server. `tnats serve --help` lists its options."),
+    "pub": ("tnats.cli.pub", "Publish messages."),
+    "sub": ("tnats.cli.sub", "Subscribe and print what arrives."),
+    "req": ("tnats.cli.req", "Send a request and print the replies."),
+    "reply": ("tnats.cli.reply", "Answer requests."),
+    "rtt": ("tnats.cli.rtt", "Measure the round trip to a server."),
+    "bench": ("tnats.cli.bench", "Measure throughput and latency."),
+}
+"""Name: (module, one line of help). `serve` never gets here: `tnats.__main__` takes it first."""
+
+EXIT_FAILURE = 1
+
+
+class CommandTable(click.Group):
+    """A click group that finds its commands in `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module_name, _ = COMMANDS.get(cmd_name, (None, ""))
+        if module_name is None:
+            return None
+        found: click.Command = import_module(module_name).command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tnats.__version__, "-v", "--version", prog_name="tnats", message="%(prog)s %(version)s")
+def root() -> None:
+    """A NATS server on trio, and tools for any NATS server."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a sub-command; returns the exit code: 0, 1 failed, 2 wrong usage, 128 + n ended by signal n."""
+    try:
+        result = root.main(list(arguments), prog_name="tnats", standalone_mode=False)
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except click.exceptions.Abort:
+        return EXIT_FAILURE
+    except TnatsError as exc:
+        print(f"tnats: {exc}", file=sys.stderr)
+        return EXIT_FAILURE
+    return result if isinstance(result, int) else 0

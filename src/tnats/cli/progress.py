@@ -1,0 +1,37 @@
+"""A progress bar on standard error, drawn with rich: imported only where one is shown."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Bar:
+    """A context manager around the drawing; gives the function that moves it on."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> Bar:
+        """Draw it; call it with the number of messages done since."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, count: int) -> None:
+        """`count` more are done."""
+        self._progress.advance(self._task, count)

@@ -1,0 +1,120 @@
+"""What every command that talks to a server shares: its options, and one way to run, fail and be interrupted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import attrs
+import click
+import trio
+
+import tnats.client
+from tnats.client import Client, ConnectOptions
+from tnats.errors import FeatureMissing
+from tnats.runtime.api import Runtime
+from tnats.runtime.live import live_runtime
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SIGNALS_ENDING = {"HUP": 1, "INT": 2, "TERM": 15}
+"""Signals that end a command, with the numbers that its exit code tells (128 + n)."""
+
+
+@attrs.frozen
+class Session:
+    """The parsed connection options of one command."""
+
+    servers: str
+    options: ConnectOptions
+
+    def connect(self, runtime: Runtime, **more: Any) -> AbstractAsyncContextManager[Client]:
+        """`tnats.client.connect` with these options; `more` overrides single ones."""
+        return tnats.client.connect(self.servers, runtime=runtime, **{**self.options, **more})
+
+
+CONNECTION_OPTIONS = (
+    click.option(
+        "-s",
+        "--server",
+        "servers",
+        envvar="NATS_URL",
+        default="nats://127.0.0.1:4222",
+        show_default=True,
+        help="Server address, or several with commas. [env: NATS_URL]",
+    ),
+    click.option("--user", envvar="NATS_USER", help="User name. [env: NATS_USER]"),
+    click.option("--password", envvar="NATS_PASSWORD", help="Password. [env: NATS_PASSWORD]"),
+    click.option("--token", envvar="NATS_TOKEN", help="Token. [env: NATS_TOKEN]"),
+    click.option("--creds", envvar="NATS_CREDS", help="Credentials file: not available yet. [env: NATS_CREDS]"),
+    click.option("--connection-name", default="tnats CLI", show_default=True, help="Shown by the server."),
+)
+
+
+def session_options(command: F) -> F:
+    """Decorator: adds the connection options and passes them on as the keyword `session`."""
+
+    @functools.wraps(command)
+    def with_session(
+        servers: str,
+        user: str | None,
+        password: str | None,
+        token: str | None,
+        creds: str | None,
+        connection_name: str,
+        **arguments: Any,
+    ) -> Any:
+        if creds:
+            raise FeatureMissing("--creds: credentials files are not available yet; use --user or --token")
+        options: ConnectOptions = {"name": connection_name, "user": user, "password": password, "token": token}
+        return command(session=Session(servers, options), **arguments)
+
+    decorated: Any = with_session
+    for option in reversed(CONNECTION_OPTIONS):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+def run(work: Callable[[Runtime], Awaitable[None]]) -> int:
+    """Run `work` on the live runtime until it returns or a signal ends it; returns the exit code.
+
+    What `work` raises comes out as itself, not wrapped in a group.
+    """
+    runtime = live_runtime()
+    failure: BaseException | None = None
+    exit_code = 0
+
+    async def supervise() -> None:
+        nonlocal failure, exit_code
+        with runtime.process.signals() as signals:
+            async with trio.open_nursery() as nursery:
+
+                async def attempt() -> None:
+                    nonlocal failure
+                    try:
+                        await work(runtime)
+                    except Exception as exc:
+                        failure = sole_cause(exc)
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(attempt)
+                while True:
+                    name = await signals.next()
+                    if name in SIGNALS_ENDING:
+                        exit_code = 128 + SIGNALS_ENDING[name]
+                        nursery.cancel_scope.cancel()
+
+    trio.run(supervise)
+    if failure is not None:
+        raise failure
+    return exit_code
+
+
+def sole_cause(exc: Exception) -> Exception:
+    """The exception inside nested groups of one: a nursery wraps what its only failing task raised."""
+    while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
