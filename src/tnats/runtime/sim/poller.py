@@ -98,10 +98,13 @@ class SimPoller:
         for source in idle:
             del candidates[source]
         ready: list[Conn | Listener] = list(candidates)
+        if len(ready) > READY_MAX:
+            # The others are first in line at the next call.
+            del ready[READY_MAX:]
+            for source in list(candidates)[:READY_MAX]:
+                candidates[source] = candidates.pop(source)
         if len(ready) > 1:
             self._rng.shuffle(ready)
-            if len(ready) > READY_MAX:
-                del ready[READY_MAX:]
         return ready
 
     async def _park(self) -> None:
