@@ -59,3 +59,58 @@ CLIENT_CLOSE_GRACE_NS = 2 * SECOND_NS
 
 CLIENT_SUBJECTS_CACHED_MAX = 4096
 """Publish subjects whose checked and encoded form is kept."""
+
+# ------------------------------------------------------------------ auth
+
+REPLY_GRANTS_MAX = 4096
+"""Reply subjects a connection with response permissions may have open (nats-server prunes from this number on)."""
+
+# Raft, one consensus group. Defaults of `tnats.raft.options.Options`.
+
+RAFT_APPEND_BYTES_MAX = 256 * KIB  # entries of one append message: keeps one group from hogging a route
+RAFT_INFLIGHT_APPENDS_MAX = 256  # unanswered appends to one follower
+RAFT_INFLIGHT_BYTES_MAX = 8 * MIB  # and their bytes: what a slow follower may hold in buffers along the way
+RAFT_UNCOMMITTED_BYTES_MAX = 64 * MIB  # proposals waiting for a quorum; more are refused
+RAFT_APPLY_BYTES_MAX = 4 * MIB  # committed entries handed to the host and not yet applied
+RAFT_APPLY_BACKLOG_MAX = 100_000  # committed entries not yet applied; a leader refuses proposals beyond
+RAFT_CACHE_BYTES_MAX = 8 * MIB  # newest entries kept in memory per group, when no one needs more
+RAFT_SNAPSHOT_CHUNK_BYTES = 128 * KIB  # one part of a snapshot in flight
+RAFT_READS_PENDING_MAX = 10_000  # reads waiting for a quorum; more are refused
+
+# Subjects and the client protocol
+
+MATCH_CACHE_ENTRIES_MAX = 1024
+"""Results of matches kept per sublist, as in nats-server; `disable_sublist_cache` makes it none."""
+CLIENT_CONTROL_LINE_BYTES_MAX = MIB
+"""Longest line our own client takes from a server: an INFO names every server of a large cluster."""
+CLIENT_PAYLOAD_BYTES_MAX = 64 * MIB
+"""Largest message our own client takes from a server: the most that `max_payload` can be set to sensibly."""
+
+# ------------------------------------------------------------------ broker
+
+READ_BYTES = 256 * KIB
+"""The read buffer that all connections of a reactor share: large enough that a pass is worth its system calls."""
+
+OWN_BODY_BYTES = 32 * KIB
+"""An operation that is received in parts gets a buffer of its own from this size on."""
+
+VIEW_BYTES = 4 * KIB
+"""From this size on a message is referenced, not copied, per target: two more entries of a vectored write cost
+about as much as that copy."""
+
+STAGE_BYTES = 64 * KIB
+"""The buffer that gathers small messages for one connection, and the amount that is written before a pass ends."""
+
+FLUSH_BYTES = STAGE_BYTES
+
+SMALL_STAGE_BYTES = 2 * KIB
+"""A first stage is small, so that a message for thousands of subscribers does not touch thousands of large ones."""
+
+STAGES_KEPT_MAX = 64
+"""Free stages of either size that a reactor keeps: 4 MiB."""
+
+BUFFERS_PER_WRITE_MAX = 128
+"""Entries of one vectored write."""
+
+SETTLE_ROUNDS_MAX = 16
+"""Rounds of internal clients answering each other inside one settling; what is left waits for the next."""

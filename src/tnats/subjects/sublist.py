@@ -24,11 +24,9 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
+from tnats.limits import MATCH_CACHE_ENTRIES_MAX
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.tokens import STAR, TAIL, has_wildcard, subjects_overlap
-
-CACHE_ENTRIES_MAX = 1024
-"""Bound of the match cache of one sublist, as nats-server has it."""
 
 _SMALL_MEMBERS_MAX = 16
 """Up to this many members are a tuple (48 bytes for one), beyond it a dict (removal in constant time)."""
@@ -147,7 +145,7 @@ class _Node(Generic[S]):
 class Sublist(Generic[S]):
     """See the module's text. Not thread-safe, never awaits."""
 
-    def __init__(self, cache_entries_max: int = CACHE_ENTRIES_MAX) -> None:
+    def __init__(self, cache_entries_max: int = MATCH_CACHE_ENTRIES_MAX) -> None:
         """`cache_entries_max` 0 leaves the cache out (`disable_sublist_cache`)."""
         self.generation = 0
         self._literals: dict[bytes, _Leaf[S]] = {}

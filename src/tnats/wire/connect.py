@@ -1,0 +1,94 @@
+"""The CONNECT message: who a client is and what it wants (client protocol, "CONNECT fields").
+
+The server's reading follows Go's encoding/json, which clients have come to rely on: a key that equals a field
+but for case is that field, the last of several wins, null leaves a field as it is, unknown keys are ignored, and
+a value of the wrong type makes the whole message invalid.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import attrs
+import orjson
+
+_INT64_MAX = 2**63 - 1
+
+
+@attrs.define(kw_only=True)
+class ConnectOptions:
+    """One CONNECT; the defaults are what a server assumes for absent keys. `password` is the key `pass`."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    tls_required: bool = False
+    nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+    auth_token: str = ""
+    user: str = ""
+    password: str = ""
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    protocol: int = 0
+    account: str = ""
+    new_account: bool = False
+    headers: bool = False
+    no_responders: bool = False
+    proxy_sig: str = ""
+    remote_account: str = ""
+
+
+_NAMES = {("pass" if field.name == "password" else field.name): field.name for field in attrs.fields(ConnectOptions)}
+_TYPES = {name: type(getattr(ConnectOptions(), name)) for name in _NAMES.values()}
+_ALWAYS = frozenset(("verbose", "pedantic", "echo", "tls_required", "name", "lang", "version", "protocol"))
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as its pairs in order, told apart from an array by its type."""
+
+
+def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> ConnectOptions | None:
+    """The options of a CONNECT line's JSON, or None if it is invalid (the server closes without a word).
+
+    `base` is what an earlier CONNECT on the same connection said: absent keys keep its values.
+    """
+    try:
+        found = json.loads(
+            argument.decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError):
+        return None
+    options = ConnectOptions() if base is None else attrs.evolve(base)
+    if found is None:
+        return options
+    if not isinstance(found, _Pairs):
+        return None
+    for key, value in found:
+        # "ſ" is the one letter outside ASCII (besides the Kelvin sign) that folds into it.
+        name = _NAMES.get(key.lower().replace("ſ", "s"))
+        if name is None or value is None:
+            continue
+        if type(value) is not _TYPES[name]:
+            return None
+        if isinstance(value, str):
+            value = _LONE_SURROGATE.sub("\ufffd", value)
+        elif abs(value) > _INT64_MAX:
+            return None
+        setattr(options, name, value)
+    return options
+
+
+def encode_connect(options: ConnectOptions) -> bytes:
+    """The whole CONNECT line; empty optional fields are left out."""
+    said = {key: value for key, name in _NAMES.items() if (value := getattr(options, name)) or key in _ALWAYS}
+    return b"CONNECT %b\r\n" % orjson.dumps(said)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
