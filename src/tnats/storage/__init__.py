@@ -1,0 +1,9 @@
+"""Storage: records, segments, the journal, and the message stores above them. See docs/storage.md."""
+
+from __future__ import annotations
+
+import os
+
+from tnats import speedups
+
+speedups.select("tnats.storage.hot", os.environ.get("TNATS_SPEEDUPS", "auto"))

@@ -1,0 +1,118 @@
+"""The hot loop of storage: pack records, scan records. One source, compiled where a C compiler is there (`hot.pxd`).
+
+Record layout (little endian, `record.py` has the words for it), every record at a multiple of 8 bytes:
+
+| bytes | field |
+|---|---|
+| 0-3 | crc32c over bytes 4 to the end, started from (segment seed + file offset) mod 2**32 |
+| 4-7 | crc32 (the zlib polynomial) over bytes 8 to the end, started from the same value |
+| 8-11 | size of the record without padding |
+| 12-13, 14-15 | size of the key, size of the head; the body is the rest |
+| 16 | kind (bit 7: more records of the same batch follow) |
+| 17-19 | distance, in units of 8 bytes, back to the offset that was durable when this record was written |
+| 20-23 | group |
+| 24-31 | index |
+| 32-39 | stamp |
+
+An erased record keeps its size, but its checksums cover only these 40 bytes: what follows is free to change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from zlib import crc32
+
+from crc32c import crc32c
+
+Buffer = bytes | bytearray | memoryview
+Record = tuple[int, int, int, int, Buffer, Buffer, Buffer]
+"""kind, group, index, stamp, key, head, body"""
+Found = tuple[int, int, int, int, int, int, int, int, int]
+"""position, size, kind, group, index, stamp, key size, head size, durable offset"""
+
+HEADER_SIZE = 40
+ERASED = 7
+EMPTY_HEADER = bytes(HEADER_SIZE)
+PADDING = [bytes(count) for count in range(8)]
+
+
+def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[bytearray, list[int]]:
+    """Pack records for the file offset `base` (a multiple of 8) of the segment with `seed`.
+
+    `records` is a list of (kind, group, index, stamp, key, head, body); `durable` the offset up to which the file is
+    durable now. Returns the bytes (padded to a multiple of 8) and the list of the records' file offsets.
+    """
+    parts: list[Buffer] = []
+    for _, _, _, _, key, head, body in records:
+        parts += (EMPTY_HEADER, key, head, body, PADDING[-(len(key) + len(head) + len(body)) & 7])
+    out = bytearray().join(parts)
+    view = memoryview(out)
+    words = view.cast("I")
+    quads = view.cast("Q")
+    offsets = []
+    position = 0
+    for kind, group, index, stamp, key, head, body in records:
+        size = HEADER_SIZE + len(key) + len(head) + len(body)
+        word = position >> 2
+        words[word + 2] = size
+        words[word + 3] = len(key) | len(head) << 16
+        words[word + 4] = kind | ((base + position - durable) >> 3) << 8
+        words[word + 5] = group
+        quad = position >> 3
+        quads[quad + 3] = index
+        quads[quad + 4] = stamp
+        end = position + (HEADER_SIZE if kind == ERASED else size)
+        start = (seed + base + position) & 0xFFFFFFFF
+        words[word + 1] = crc32(view[position + 8 : end], start)
+        words[word] = crc32c(view[position + 4 : end], start)
+        offsets.append(base + position)
+        position += (size + 7) & -8
+    return out, offsets
+
+
+def scan(data: Buffer, start: int, base: int, seed: int) -> tuple[list[Found], int]:
+    """Walk the valid records of `data` (the bytes of a segment from file offset `base` on) from position `start`.
+
+    Returns the list of (position, size, kind, group, index, stamp, key size, head size, durable offset) and the
+    position where the walk ended: at the end of `data`, or where no valid record stands.
+    """
+    usable = len(data) & -8
+    view = memoryview(data)[:usable]
+    words = view.cast("I")
+    quads = view.cast("Q")
+    found = []
+    position = start
+    while position + HEADER_SIZE <= usable:
+        word = position >> 2
+        size = words[word + 2]
+        if size < HEADER_SIZE or position + size > usable:
+            break
+        kind = words[word + 4] & 0xFF
+        end = position + (HEADER_SIZE if kind == ERASED else size)
+        if words[word] != crc32c(view[position + 4 : end], (seed + base + position) & 0xFFFFFFFF):
+            break
+        quad = position >> 3
+        sizes = words[word + 3]
+        durable = base + position - ((words[word + 4] >> 8) << 3)
+        index = quads[quad + 3]
+        stamp = quads[quad + 4]
+        found.append((position, size, kind, words[word + 5], index, stamp, sizes & 0xFFFF, sizes >> 16, durable))
+        position = (position + size + 7) & -8
+    return found, min(position, usable)
+
+
+def find_flip(syndrome: int, count: int, table: array[int], inverse: array[int]) -> int:
+    """Which single flipped bit of `count` bytes explains the difference `syndrome` of two crc32c values.
+
+    Returns its number (8 * byte + bit) or -1. The difference that bit `b` of the last byte makes is table[1 << b];
+    each byte nearer to the front multiplies by x**8. So divide by x**8, from the last byte to the first, until
+    one of the eight values appears. `inverse[t >> 24]` is the index of table value `t`.
+    """
+    value = syndrome
+    for byte in range(count - 1, -1, -1):
+        for bit in range(8):
+            if table[1 << bit] == value:
+                return 8 * byte + bit
+        index = inverse[value >> 24]
+        value = ((value ^ table[index]) << 8 | index) & 0xFFFFFFFF
+    return -1

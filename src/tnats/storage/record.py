@@ -1,0 +1,242 @@
+"""Records: the unit that is whole or absent. Kinds, limits, and the correction of a single flipped bit.
+
+The layout stands in `hot.py`, which packs and scans. The first checksum (crc32c) covers everything after itself,
+the length too, and starts from the segment's seed plus the file offset: stale bytes of a reused place, a
+misdirected write or a swapped file fail the check. The second (crc32) is independent of it and confirms a correction.
+
+Correction. A crc is linear: the difference between the stored and the computed crc32c (the syndrome) depends only
+on which bits are wrong. If one is, the syndrome names it; the second checksum must then agree. A wrong length makes
+the checksum run over the wrong bytes, so the 32 one-bit neighbours of the length are tried too. A wider damage passes
+by chance with a probability below 2**-40 per record.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from zlib import crc32
+
+import attrs
+from crc32c import crc32c
+
+from tnats.storage import hot
+from tnats.storage.hot import ERASED, HEADER_SIZE, Buffer
+
+FORMAT_VERSION = 1
+
+HEADER = 1
+"""Segment header. Key: group name; head: store identity; body: see `segment.py`."""
+SLOT = 2
+"""Sync promise in a segment's header area. Index: the file offset up to which all is durable."""
+FOOTER = 3
+"""End of a sealed segment. Index: the number of the segment that follows; stamp: how many records stand before."""
+ENTRY = 4
+"""Journal: one log entry. Group, index, stamp: term; body: the entry."""
+GROUP = 5
+"""Journal: state of a group. Key: name; index: floor (entries up to it are gone); stamp: last index; body: a note."""
+MESSAGE = 6
+"""Stream: one message. Index: sequence; stamp: time in ns; key: subject; head: header block; body: payload."""
+# ERASED = 7: a message that was removed; index and stamp stay.
+GAP = 8
+"""Stream: sequences removed, or never used. Index: the first; stamp: how many."""
+CUT = 9
+"""Journal: entries from index on are void (a conflict of a Raft log)."""
+DROP = 10
+"""Journal: the group is gone."""
+CHUNK = 11
+"""Snapshot: a piece. Index: its number; body: the bytes."""
+
+MORE = 0x80
+"""Flag on the kind: this record and the next of its group are one unit, whole or absent together."""
+
+KINDS = frozenset(range(HEADER, CHUNK + 1))
+KEY_SIZE_MAX = 0xFFFF
+HEAD_SIZE_MAX = 0xFFFF
+RECORD_SIZE_MAX = 128 * 1024 * 1024
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to the next multiple of 8."""
+    return (size + 7) & -8
+
+
+def record_size(key: Buffer, head: Buffer, body: Buffer) -> int:
+    """Bytes that a record takes in a segment, padding included."""
+    return aligned(HEADER_SIZE + len(key) + len(head) + len(body))
+
+
+@attrs.frozen(slots=True)
+class Record:
+    """One record taken apart. `offset` is its place in the file, `size` without padding."""
+
+    offset: int
+    size: int
+    kind: int
+    more: bool
+    group: int
+    index: int
+    stamp: int
+    key: bytes
+    head: bytes
+    body: bytes
+    durable: int
+    """The promise it carries: everything before this file offset was durable when it was written."""
+
+
+def pack_one(
+    kind: int,
+    *,
+    offset: int,
+    seed: int,
+    group: int = 0,
+    index: int = 0,
+    stamp: int = 0,
+    key: Buffer = b"",
+    head: Buffer = b"",
+    body: Buffer = b"",
+) -> bytearray:
+    """One record for the file offset `offset`."""
+    return hot.pack([(kind, group, index, stamp, key, head, body)], offset, seed, offset)[0]
+
+
+def unpack(data: Buffer, position: int, base: int, seed: int) -> Record | None:
+    """The record that stands at `position` of `data` (file offset `base + position`), or None if it is not valid."""
+    size = int.from_bytes(data[position + 8 : position + 12], "little")
+    if size < HEADER_SIZE or position + size > len(data):
+        return None
+    piece = bytes(data[position : position + aligned(size)]).ljust(aligned(size), b"\0")
+    found, _ = hot.scan(piece, 0, base + position, seed)
+    return take_apart(piece, found[0], base + position) if found else None
+
+
+def take_apart(data: Buffer, found: hot.Found, base: int) -> Record:
+    """The Record of what `hot.scan` found in `data`."""
+    position, size, kind, group, index, stamp, key_size, head_size, durable = found
+    key_end = position + HEADER_SIZE + key_size
+    head_end = key_end + head_size
+    return Record(
+        base + position,
+        size,
+        kind & ~MORE,
+        bool(kind & MORE),
+        group,
+        index,
+        stamp,
+        bytes(data[position + HEADER_SIZE : key_end]),
+        bytes(data[key_end:head_end]),
+        bytes(data[head_end : position + size]),
+        durable,
+    )
+
+
+def plausible(data: Buffer, position: int) -> bool:
+    """Whether the bytes at `position` look like the front of a record that fits in `data`."""
+    if position + HEADER_SIZE > len(data):
+        return False
+    size = int.from_bytes(data[position + 8 : position + 12], "little")
+    key_size = int.from_bytes(data[position + 12 : position + 14], "little")
+    head_size = int.from_bytes(data[position + 14 : position + 16], "little")
+    kind = data[position + 16] & ~MORE
+    return kind in KINDS and HEADER_SIZE + key_size + head_size <= size <= len(data) - position
+
+
+# ------------------------------------------------------------------ correction
+
+
+def _table() -> array[int]:
+    values = array("I")
+    for index in range(256):
+        value = index
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        values.append(value)
+    return values
+
+
+TABLE = _table()
+INVERSE = array("I", [0] * 256)
+for _index, _value in enumerate(TABLE):
+    INVERSE[_value >> 24] = _index
+
+
+def correct(data: Buffer, position: int, base: int, seed: int) -> tuple[bytes, int] | None:
+    """Undo a single flipped bit in the record at `position` of `data` (file offset `base + position`).
+
+    Returns the corrected record without padding and the number of the bit within it, or None when no single bit
+    explains the damage.
+    """
+    front = bytes(data[position : position + HEADER_SIZE])
+    if len(front) < HEADER_SIZE:
+        return None
+    start = (seed + base + position) & 0xFFFFFFFF
+    stated = int.from_bytes(front[8:12], "little")
+    room = len(data) - position
+    for covered in dict.fromkeys((stated, HEADER_SIZE)):
+        if not HEADER_SIZE <= covered <= room:
+            continue
+        checked = bytearray(data[position : position + covered])
+        bit = _flipped(memoryview(checked), start)
+        if bit is None:
+            continue
+        checked[bit // 8] ^= 1 << bit % 8
+        size = int.from_bytes(checked[8:12], "little")
+        if covered == (HEADER_SIZE if checked[16] == ERASED else size) and size <= room and _agrees(checked, start):
+            return bytes(checked) + bytes(data[position + covered : position + size]), bit
+    for bit in range(32):
+        size = stated ^ 1 << bit
+        if HEADER_SIZE <= size <= room:
+            checked = bytearray(data[position : position + size])
+            checked[8:12] = size.to_bytes(4, "little")
+            if _agrees(checked, start):
+                return bytes(checked), 64 + bit
+    return None
+
+
+def _flipped(covered: memoryview, start: int) -> int | None:
+    syndrome = crc32c(covered[4:], start) ^ int.from_bytes(covered[:4], "little")
+    if syndrome == 0:
+        return None
+    if syndrome & (syndrome - 1) == 0 and crc32(covered[8:], start) == int.from_bytes(covered[4:8], "little"):
+        return syndrome.bit_length() - 1
+    bit = hot.find_flip(syndrome, len(covered) - 4, TABLE, INVERSE)
+    return None if bit < 0 else bit + 32
+
+
+def _agrees(checked: bytearray, start: int) -> bool:
+    view = memoryview(checked)
+    first, second = int.from_bytes(checked[:4], "little"), int.from_bytes(checked[4:8], "little")
+    return crc32c(view[4:], start) == first and crc32(view[8:], start) == second
+
+
+# ------------------------------------------------------------------ what recovery has to say
+
+
+@attrs.frozen
+class Finding:
+    """One thing that opening or reading a store brought to light.
+
+    `kind` is "corrected" (a flipped bit, undone), "torn" (an unfinished write that nobody was promised), "damaged"
+    (promised bytes that cannot be read: `start` to `end` of the file), "missing" (a file that must be there),
+    "foreign" (a file of another store, group or number), "lost" (indexes or sequences `start` to `end` of `group`).
+    """
+
+    kind: str
+    path: str
+    start: int = 0
+    end: int = 0
+    group: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        where = (
+            f"{self.path} bytes {self.start}-{self.end - 1}" if self.kind != "lost" else f"{self.start}-{self.end - 1}"
+        )
+        return " ".join(part for part in (self.kind, self.group, where, self.text) if part)
+
+
+ALARMING = frozenset({"damaged", "missing", "foreign", "lost"})
+
+
+def alarms(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings that must fail the health check."""
+    return [finding for finding in findings if finding.kind in ALARMING]
