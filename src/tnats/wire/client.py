@@ -170,53 +170,47 @@ class ServerParser:
         """Append the whole operations of `buffer`; return where the first unfinished one begins."""
         at = 0
         self._needed = 0
+        find = buffer.find
+        append = operations.append
         while True:
-            end = buffer.find(_CRLF, at)
-            if end < 0:
-                if len(buffer) - at > CLIENT_CONTROL_LINE_BYTES_MAX:
-                    self.fault = f"control line of more than {CLIENT_CONTROL_LINE_BYTES_MAX} bytes"
-                return at
-            if end - at > CLIENT_CONTROL_LINE_BYTES_MAX:
+            end = find(_CRLF, at)
+            if (end if end >= 0 else len(buffer)) - at > CLIENT_CONTROL_LINE_BYTES_MAX:
                 self.fault = f"control line of more than {CLIENT_CONTROL_LINE_BYTES_MAX} bytes"
                 return at
-            if buffer.startswith((b"MSG ", b"HMSG "), at):
-                stop = self._message(buffer, at, end, operations)
-                if stop < 0:
-                    return at
-                at = stop
-                continue
-            operation = _parse_line(buffer[at:end])
-            if operation is None:
-                self.fault = f"unknown protocol operation {buffer[at : min(end, at + 32)]!r}"
+            if end < 0:
                 return at
-            operations.append(operation)
-            at = end + 2
+            arguments = buffer[at:end].split(b" ")
+            verb = arguments[0]
+            if verb == b"MSG":
+                header_size = 0
+            elif verb == b"HMSG" and len(arguments) > 4:
+                header_size = parse_size(arguments.pop(-2))
+            else:
+                operation = _parse_line(buffer[at:end])
+                if operation is None:
+                    self.fault = f"unknown protocol operation {buffer[at : min(end, at + 32)]!r}"
+                    return at
+                append(operation)
+                at = end + 2
+                continue
 
-    def _message(self, buffer: bytes, at: int, end: int, operations: list[Operation]) -> int:
-        """Append the message whose control line is `buffer[at:end]`; return where it ends, -1 for not yet."""
-        verb, *arguments = buffer[at:end].split(b" ")
-        header_size = 0
-        if verb == b"HMSG" and len(arguments) > 3:
-            header_size = parse_size(arguments.pop(-2))
-        total_size = parse_size(arguments[-1])
-        if not 3 <= len(arguments) <= 4 or not 0 <= header_size <= total_size or (verb == b"HMSG" and not header_size):
-            self.fault = f"bad arguments in {buffer[at : min(end, at + 64)]!r}"
-            return -1
-        if total_size > CLIENT_PAYLOAD_BYTES_MAX:
-            self.fault = f"message of {total_size} bytes, more than {CLIENT_PAYLOAD_BYTES_MAX}"
-            return -1
-        start = end + 2
-        stop = start + total_size
-        if len(buffer) < stop + 2:
-            self._needed = stop + 2 - at
-            return -1
-        if buffer[stop : stop + 2] != _CRLF:
-            self.fault = f"message of {total_size} bytes without line end"
-            return -1
-        body = start + header_size
-        reply = arguments[2] if len(arguments) == 4 else b""
-        operations.append(Message(arguments[0], arguments[1], reply, buffer[start:body], buffer[body:stop]))
-        return stop + 2
+            argument_count = len(arguments)
+            total_size = parse_size(arguments[-1])
+            if not 4 <= argument_count <= 5 or not 0 <= header_size <= total_size <= CLIENT_PAYLOAD_BYTES_MAX:
+                self.fault = f"bad arguments in {buffer[at : min(end, at + 64)]!r}"
+                return at
+            start = end + 2
+            body = start + header_size
+            stop = start + total_size
+            if len(buffer) < stop + 2:
+                self._needed = stop + 2 - at
+                return at
+            if buffer[stop : stop + 2] != _CRLF:
+                self.fault = f"no line end after the body of {buffer[at : min(end, at + 64)]!r}"
+                return at
+            reply = arguments[3] if argument_count == 5 else b""
+            append(Message(arguments[1], arguments[2], reply, buffer[start:body], buffer[body:stop]))
+            at = stop + 2
 
 
 def _parse_line(line: bytes) -> Operation | None:

@@ -12,7 +12,6 @@ import re
 from typing import Any, NoReturn
 
 import attrs
-import orjson
 
 _INT64_MAX = 2**63 - 1
 
@@ -87,7 +86,7 @@ def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> Connec
 def encode_connect(options: ConnectOptions) -> bytes:
     """The whole CONNECT line; empty optional fields are left out."""
     said = {key: value for key, name in _NAMES.items() if (value := getattr(options, name)) or key in _ALWAYS}
-    return b"CONNECT %b\r\n" % orjson.dumps(said)
+    return b"CONNECT %b\r\n" % json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -6,10 +6,10 @@ it. The line ends with a space before CRLF, as nats-server's does.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import attrs
-import orjson
 
 
 @attrs.define(kw_only=True)
@@ -65,7 +65,7 @@ _ESCAPES = (
 def encode_info(info: ServerInfo) -> bytes:
     """The whole INFO line."""
     said = {key: value for key in _KEYS if (value := getattr(info, key)) or key in _ALWAYS}
-    text = orjson.dumps(said)
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     for character, escape in _ESCAPES:
         text = text.replace(character, escape)
     return b"INFO %b \r\n" % text
@@ -77,8 +77,8 @@ def parse_info(argument: bytes) -> ServerInfo | None:
     Unknown keys are ignored, and null means the default.
     """
     try:
-        found = orjson.loads(argument)
-    except orjson.JSONDecodeError:
+        found = json.loads(argument)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

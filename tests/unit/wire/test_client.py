@@ -123,6 +123,8 @@ def test_a_stream_of_everything() -> None:
         b"HMSG a 1 5 3\r\n",
         b"HMSG a 1 5\r\n",
         b"MSG a 1 999999999\r\n",
+        b"MSG a 1 " + b"9" * 5000 + b"\r\n",
+        b"HMSG a 1 " + b"9" * 5000 + b" 5\r\n",
         b"MSG " + b"a" * CLIENT_CONTROL_LINE_BYTES_MAX,
     ],
 )

@@ -51,6 +51,11 @@ def test_names_are_escaped_as_go_does() -> None:
     assert b'"server_name":"a\\u003cb\\u003e\\u0026c\\u2028"' in encode_info(ServerInfo(server_name="a<b>&c\u2028"))
 
 
+def test_a_name_that_is_not_utf8_can_still_be_said() -> None:
+    """Undecodable bytes of a name become question marks: no client must fail on the line."""
+    assert b'"server_name":"a?"' in encode_info(ServerInfo(server_name="a\udcff"))
+
+
 def test_reading_back() -> None:
     """Every field comes back; unknown keys and nulls are passed over."""
     info = ServerInfo(server_id="N", max_payload=5, connect_urls=["a:1", "b:2"], ldm=True, nonce="x", headers=False)
