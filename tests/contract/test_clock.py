@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import assert_checkpoints
-
 from tests.contract.stage import Stage
+from trio.testing import assert_checkpoints
 
 MS = 1_000_000
 

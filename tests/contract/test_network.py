@@ -6,8 +6,8 @@ import random
 
 import pytest
 import trio
-
 from tests.contract.stage import SECOND_NS, Stage, accepted, read_exactly, write_all
+
 from tnats.runtime.api import ConnectionBroken, NetworkError, OutOfDescriptors
 
 RANDOM_BYTES = random.Random(1).randbytes(1_000_000)
@@ -206,10 +206,14 @@ def test_writing_to_a_closed_peer_breaks(stage: Stage) -> None:
     async def scene(stage: Stage) -> None:
         client, server = await stage.pair()
         server.close()
-        with pytest.raises(ConnectionBroken):
+
+        async def write_on() -> None:
             for _ in range(1000):
                 client.write([b"x" * 100])
                 await stage.client.clock.sleep_ns(1_000_000)
+
+        with pytest.raises(ConnectionBroken):
+            await write_on()
 
     stage.run(scene)
 

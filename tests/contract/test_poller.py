@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
+from tests.contract.stage import SECOND_NS, Stage, read_exactly
 from trio.testing import assert_checkpoints
 
-from tests.contract.stage import SECOND_NS, Stage, read_exactly
 from tnats.runtime.api import Conn, ConnectionBroken, Listener, Poller
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import assert_checkpoints
-
 from tests.contract.stage import Stage
+from trio.testing import assert_checkpoints
 
 
 def test_offloaded_work_returns_or_raises(stage: Stage) -> None:

@@ -43,6 +43,9 @@ RETRY_FIRST_NS = 200_000_000
 RETRY_MAX_NS = 120 * SECOND_NS
 GIVE_UP_AFTER_NS = 15 * 60 * SECOND_NS
 
+OPEN, SHUT, NEWS = range(3)
+"""The receive window: has room, is full until the reader takes something, news of room is under way."""
+
 
 class SimConn:
     """`tnats.runtime.api.Conn` in simulation, and the kernel's part of it."""
@@ -66,7 +69,7 @@ class SimConn:
         "_stalled_since_ns",
         "_timeline",
         "_trace",
-        "_window_waits",
+        "_window",
         "_writers",
         "closed",
         "eof",
@@ -109,7 +112,7 @@ class SimConn:
         self._arrival_ns = 0
         self._free_at_ns = 0
         self._fin_wanted = False
-        self._window_waits = False
+        self._window = OPEN
         self._stalled = False
         self._stalled_since_ns = 0
         self._retry_ns = RETRY_FIRST_NS
@@ -266,7 +269,10 @@ class SimConn:
                 break
             allowance = WINDOW_BYTES - (self._sent - self._acked)
             if allowance <= 0:
-                self._window_waits = True
+                if self._window == OPEN:
+                    self._window = SHUT
+                    if self._consumed > self._acked:
+                        self._book_news()
                 break
             count = min(len(queue), allowance)
             rng = self.link.rng
@@ -392,12 +398,18 @@ class SimConn:
         if sender is None:
             return
         sender._consumed += count
-        if not sender._window_waits:
+        if sender._window == OPEN:
             if self.link.open:
                 sender._acked = sender._consumed
-        elif sender._consumed - sender._acked >= WINDOW_BYTES // 4 or not self._inbox:
-            sender._window_waits = False
-            self._timeline.at(self._timeline.now_ns + self.link.draw_delay_ns(), self._open_window, RETRY_FIRST_NS)
+        elif sender._window == SHUT and (sender._consumed - sender._acked >= WINDOW_BYTES // 4 or not self._inbox):
+            sender._book_news()
+
+    def _book_news(self) -> None:
+        """The other end's news of room in the window sets out for here."""
+        assert self._remote is not None
+        self._window = NEWS
+        delay_ns = self._remote.link.draw_delay_ns()
+        self._timeline.at(self._timeline.now_ns + delay_ns, self._remote._open_window, RETRY_FIRST_NS)
 
     def _open_window(self, retry_ns: int) -> object:
         """News of room reaches the other end, or is tried again later while the way back is shut."""
@@ -406,5 +418,6 @@ class SimConn:
         if self._silent or not self.link.open:
             self._timeline.at(self._timeline.now_ns + retry_ns, self._open_window, min(2 * retry_ns, RETRY_MAX_NS))
             return QUIET
+        sender._window = OPEN
         sender._acked = sender._consumed
         return sender._transmit() if not sender._stalled else QUIET

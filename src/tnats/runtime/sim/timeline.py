@@ -43,6 +43,8 @@ class Timeline(trio.abc.Clock):
         self.time_max_ns: int | None = None
         self.on_overtime: Callable[[], None] = lambda: None
         """Called once when virtual time reaches `time_max_ns`."""
+        self.stopped = False
+        """Set at the end of a world: nothing happens any more, while trio winds up by its own means."""
         self._heap: list[Entry] = []
         self._number = 0
         self._gc_due_ns = GC_INTERVAL_NS
@@ -84,6 +86,8 @@ class Timeline(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Move time to whatever comes first and let it happen. Always 0: nothing is ever slept in reality."""
+        if self.stopped:
+            return 0
         try:
             self._advance(deadline)
         except BaseException as exc:

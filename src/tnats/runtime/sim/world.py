@@ -155,13 +155,16 @@ class World:
     async def run(self, main: Callable[[World], Awaitable[T]]) -> T:
         """Run `main`, then end all nodes."""
         value: T
-        with guarded():
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                value = await main(self)
-                for node in self.nodes.values():
-                    node.kill()
-                nursery.cancel_scope.cancel()
+        try:
+            with guarded():
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    value = await main(self)
+                    for node in self.nodes.values():
+                        node.kill()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.timeline.stopped = True
         if self._failure is not None:
             raise self._failure
         return value
@@ -216,7 +219,7 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
         except KeyboardInterrupt:
             raise
         except BaseException as exc:
-            error = world._failure or exc
+            error = world._failure or only_leaf(exc)
     return Outcome(
         seed=seed,
         value=value,
@@ -228,6 +231,13 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
         step_count=world.step_count,
         event_count=world.timeline.event_count,
     )
+
+
+def only_leaf(exc: BaseException) -> BaseException:
+    """The exception inside groups of one, which every nursery on its way has put around it."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
 
 
 @contextmanager
