@@ -1,0 +1,248 @@
+"""Advisories and metrics: subject and JSON body of each event (published schemas, `io.nats.jetstream.advisory.v1`).
+
+A machine says what happened with an `Advisory` value; whoever publishes it (only if somebody listens) adds a
+unique id and the time with `encode`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import orjson
+
+from tnats.jetstream.api.times import format_time
+
+ADVISORY_PREFIX = "$JS.EVENT.ADVISORY."
+METRIC_PREFIX = "$JS.EVENT.METRIC."
+ADVISORY_TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
+METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."
+
+
+@attrs.frozen
+class Advisory:
+    """One event: where it goes, its full type, and the fields beside type, id and timestamp."""
+
+    subject: str
+    type: str
+    fields: dict[str, Any]
+
+    def encode(self, event_id: str, now_ns: int) -> bytes:
+        """The JSON body."""
+        return orjson.dumps({"type": self.type, "id": event_id, "timestamp": format_time(now_ns), **self.fields})
+
+
+def _advisory(subject: str, kind: str, fields: dict[str, Any]) -> Advisory:
+    return Advisory(ADVISORY_PREFIX + subject, ADVISORY_TYPE_PREFIX + kind, _given(fields))
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def stream_action(stream: str, action: str, domain: str | None = None) -> Advisory:
+    """`action`: create, delete or modify."""
+    word = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}[action]
+    return _advisory(f"STREAM.{word}.{stream}", "stream_action", {"stream": stream, "action": action, "domain": domain})
+
+
+def consumer_action(stream: str, consumer: str, action: str, domain: str | None = None) -> Advisory:
+    """`action`: create or delete."""
+    word = {"create": "CREATED", "delete": "DELETED"}[action]
+    return _advisory(
+        f"CONSUMER.{word}.{stream}.{consumer}",
+        "consumer_action",
+        {"stream": stream, "consumer": consumer, "action": action, "domain": domain},
+    )
+
+
+def consumer_pause(
+    stream: str, consumer: str, pause_until_ns: int | None, is_paused: bool, domain: str | None = None
+) -> Advisory:
+    """A consumer was paused or goes on."""
+    fields = {
+        "stream": stream,
+        "consumer": consumer,
+        "paused": is_paused,
+        "pause_until": format_time(pause_until_ns) if pause_until_ns is not None else None,
+        "domain": domain,
+    }
+    return _advisory(f"CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause", fields)
+
+
+def group_pinned(account: str, stream: str, consumer: str, group: str, pinned_id: str) -> Advisory:
+    """A client of a priority group got the pin."""
+    return _advisory(
+        f"CONSUMER.PINNED.{stream}.{consumer}",
+        "consumer_group_pinned",
+        {"account": account, "stream": stream, "consumer": consumer, "group": group, "pinned_id": pinned_id},
+    )
+
+
+def group_unpinned(account: str, stream: str, consumer: str, group: str, reason: str) -> Advisory:
+    """`reason`: timeout or admin."""
+    return _advisory(
+        f"CONSUMER.UNPINNED.{stream}.{consumer}",
+        "consumer_group_unpinned",
+        {"account": account, "stream": stream, "consumer": consumer, "group": group, "reason": reason},
+    )
+
+
+def max_deliveries(stream: str, consumer: str, stream_seq: int, deliveries: int, domain: str | None = None) -> Advisory:
+    """A message used up its deliveries."""
+    fields = {
+        "stream": stream,
+        "consumer": consumer,
+        "stream_seq": stream_seq,
+        "deliveries": deliveries,
+        "domain": domain,
+    }
+    return _advisory(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields)
+
+
+def message_naked(
+    stream: str, consumer: str, consumer_seq: int, stream_seq: int, deliveries: int, domain: str | None = None
+) -> Advisory:
+    """A client gave a message back."""
+    fields = {
+        "stream": stream,
+        "consumer": consumer,
+        "consumer_seq": consumer_seq,
+        "stream_seq": stream_seq,
+        "deliveries": deliveries,
+        "domain": domain,
+    }
+    return _advisory(f"CONSUMER.MSG_NAKED.{stream}.{consumer}", "nak", fields)
+
+
+def message_terminated(
+    stream: str,
+    consumer: str,
+    consumer_seq: int,
+    stream_seq: int,
+    deliveries: int,
+    reason: str,
+    domain: str | None = None,
+) -> Advisory:
+    """A client wants a message no more."""
+    fields = {
+        "stream": stream,
+        "consumer": consumer,
+        "consumer_seq": consumer_seq,
+        "stream_seq": stream_seq,
+        "deliveries": deliveries,
+        "reason": reason or None,
+        "domain": domain,
+    }
+    return _advisory(f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", fields)
+
+
+def snapshot_created(stream: str, blocks: int, block_bytes: int, client: dict[str, Any]) -> Advisory:
+    """A backup begins."""
+    fields = {"stream": stream, "blocks": blocks, "block_size": block_bytes, "client": client}
+    return _advisory(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields)
+
+
+def snapshot_completed(stream: str, start_ns: int, end_ns: int, client: dict[str, Any]) -> Advisory:
+    """A backup ended."""
+    fields = {"stream": stream, "start": format_time(start_ns), "end": format_time(end_ns), "client": client}
+    return _advisory(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields)
+
+
+def restore_created(stream: str, client: dict[str, Any]) -> Advisory:
+    """A restore begins."""
+    return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", {"stream": stream, "client": client})
+
+
+def restore_completed(stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any]) -> Advisory:
+    """A restore ended; `size`: bytes received."""
+    fields = {
+        "stream": stream,
+        "start": format_time(start_ns),
+        "end": format_time(end_ns),
+        "bytes": size,
+        "client": client,
+    }
+    return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
+
+
+def stream_leader_elected(stream: str, leader: str, replicas: list[dict[str, Any]]) -> Advisory:
+    """`replicas`: peers as in a stream's cluster information."""
+    fields = {"stream": stream, "leader": leader, "replicas": replicas}
+    return _advisory(f"STREAM.LEADER_ELECTED.{stream}", "stream_leader_elected", fields)
+
+
+def consumer_leader_elected(stream: str, consumer: str, leader: str, replicas: list[dict[str, Any]]) -> Advisory:
+    """`replicas`: peers as in a consumer's cluster information."""
+    fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
+    return _advisory(f"CONSUMER.LEADER_ELECTED.{stream}.{consumer}", "consumer_leader_elected", fields)
+
+
+def stream_quorum_lost(stream: str, replicas: list[dict[str, Any]]) -> Advisory:
+    """The leader hears of too few replicas."""
+    return _advisory(f"STREAM.QUORUM_LOST.{stream}", "stream_quorum_lost", {"stream": stream, "replicas": replicas})
+
+
+def consumer_quorum_lost(stream: str, consumer: str, replicas: list[dict[str, Any]]) -> Advisory:
+    """The leader hears of too few replicas."""
+    fields = {"stream": stream, "consumer": consumer, "replicas": replicas}
+    return _advisory(f"CONSUMER.QUORUM_LOST.{stream}.{consumer}", "consumer_quorum_lost", fields)
+
+
+def batch_abandoned(account: str, stream: str, batch: str, reason: str) -> Advisory:
+    """`reason`: timeout, large, incomplete or unsupported."""
+    fields = {"account": account, "stream": stream, "batch": batch, "reason": reason}
+    return _advisory(f"STREAM.BATCH_ABANDONED.{stream}", "stream_batch_abandoned", fields)
+
+
+def domain_leader_elected(leader: str, replicas: list[dict[str, Any]], cluster: str, domain: str | None) -> Advisory:
+    """The meta group has a leader (system account)."""
+    fields = {"leader": leader, "replicas": replicas, "cluster": cluster, "domain": domain}
+    return _advisory("DOMAIN.LEADER_ELECTED", "domain_leader_elected", fields)
+
+
+def server_out_of_storage(server: str, server_id: str, cluster: str, stream: str | None) -> Advisory:
+    """A server's store is full (system account)."""
+    fields = {"server": server, "server_id": server_id, "stream": stream, "cluster": cluster}
+    return _advisory("SERVER.OUT_OF_STORAGE", "server_out_of_space", fields)
+
+
+def server_removed(server: str, server_id: str, cluster: str, domain: str | None = None) -> Advisory:
+    """A server was taken out of the meta group (system account)."""
+    fields = {"server": server, "server_id": server_id, "cluster": cluster, "domain": domain}
+    return _advisory("SERVER.REMOVED", "server_removed", fields)
+
+
+def api_limit_reached(server: str, dropped: int, domain: str | None = None) -> Advisory:
+    """The API's queue was full and its requests were dropped."""
+    return _advisory("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped, "domain": domain})
+
+
+def api_audit(server: str, client: dict[str, Any], subject: str, request: str, response: str) -> Advisory:
+    """A request of the API was answered."""
+    fields = {
+        "server": server,
+        "client": client,
+        "subject": subject,
+        "request": request or None,
+        "response": response,
+    }
+    return _advisory("API", "api_audit", fields)
+
+
+def consumer_ack_metric(
+    stream: str, consumer: str, consumer_seq: int, stream_seq: int, ack_ns: int, deliveries: int
+) -> Advisory:
+    """A sampled acknowledgement: how long it took."""
+    return Advisory(
+        f"{METRIC_PREFIX}CONSUMER.ACK.{stream}.{consumer}",
+        METRIC_TYPE_PREFIX + "consumer_ack",
+        {
+            "stream": stream,
+            "consumer": consumer,
+            "consumer_seq": consumer_seq,
+            "stream_seq": stream_seq,
+            "ack_time": ack_ns,
+            "deliveries": deliveries,
+        },
+    )

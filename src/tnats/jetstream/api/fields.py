@@ -1,0 +1,356 @@
+"""JSON records from tables: one attrs field is one row, which decodes, encodes, compares and documents itself.
+
+A record class is `@attrs.define` with fields made by `row(key, kind, ...)`. From its rows come the strict decoder
+(unknown field, wrong type: nats-server's texts, because tools show them to people), the encoder (keys in row
+order, `omit` leaves out what is empty), the update rules and the API level.
+
+Why not cattrs: the API's rules are per field and unusual (keys match in any case, null means "not given", a
+number must be whole and fit, several texts per kind), so hooks would spell out every line of this module again,
+with an unstructuring of its own beside it. orjson does the parsing.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+import orjson
+
+from tnats.jetstream.api.times import format_time, parse_time
+
+T = TypeVar("T")
+
+INT64_MAX = 2**63 - 1
+
+
+class DecodeError(Exception):
+    """A request body that is not what its table says; the text goes into "invalid JSON: {err}"."""
+
+
+class Kind:
+    """How one value stands in JSON. `type_name` is the name error texts give it."""
+
+    type_name = ""
+
+    def decode(self, value: Any, where: str, strict: bool) -> Any:
+        """The Python value; raises DecodeError. `where` is the dotted place, root first."""
+        raise DecodeError(mismatch(value, where, self.type_name))
+
+    def encode(self, value: Any) -> Any:
+        """The JSON value of what `decode` returns."""
+        return value
+
+    def zero(self) -> Any:
+        """What null stands for where a value is needed (in arrays and maps)."""
+        return None
+
+    def is_blank(self, value: Any) -> bool:
+        """Whether `omit` leaves out this value although it is not falsy."""
+        return False
+
+
+def mismatch(value: Any, where: str, type_name: str) -> str:
+    """The text for a value of the wrong JSON type at `where`."""
+    found = {str: "string", bool: "bool", list: "array", dict: "object"}.get(type(value))
+    if found is None:
+        found = f"number {_number(value)}" if "int" in type_name else "number"
+    if "." not in where:
+        return f"json: cannot unmarshal {found} into Go value of type server.{where}"
+    return f"json: cannot unmarshal {found} into Go struct field {where} of type {type_name}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 2**63 and value == int(value) else str(value)
+
+
+class _Text(Kind):
+    type_name = "string"
+
+    def decode(self, value: Any, where: str, strict: bool) -> str:
+        if type(value) is not str:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return value
+
+    def zero(self) -> str:
+        return ""
+
+
+class _Bool(Kind):
+    type_name = "bool"
+
+    def decode(self, value: Any, where: str, strict: bool) -> bool:
+        if type(value) is not bool:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return value
+
+
+class _Integer(Kind):
+    def __init__(self, type_name: str, low: int, high: int) -> None:
+        self.type_name = type_name
+        self.low = low
+        self.high = high
+
+    def decode(self, value: Any, where: str, strict: bool) -> int:
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return value
+
+    def zero(self) -> int:
+        return 0
+
+
+class _Time(Kind):
+    type_name = "time.Time"
+
+    def decode(self, value: Any, where: str, strict: bool) -> int | None:
+        if type(value) is not str:
+            raise DecodeError("Time.UnmarshalJSON: input is not a JSON string")
+        ns = parse_time(value)
+        if ns is None:
+            raise DecodeError(
+                f'parsing time {quoted(value)} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted(value)} as "2006"'
+            )
+        return None if value.startswith("0001-01-01T00:00:00") else ns
+
+    def encode(self, value: int | None) -> str:
+        return format_time(value)
+
+
+class _Base64(Kind):
+    type_name = "[]uint8"
+
+    def decode(self, value: Any, where: str, strict: bool) -> bytes:
+        if type(value) is not str:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            raise DecodeError("illegal base64 data at input byte 0") from None
+
+    def encode(self, value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+
+class _Any(Kind):
+    """Passed on as it is (values this server only carries)."""
+
+    def decode(self, value: Any, where: str, strict: bool) -> Any:
+        return value
+
+
+class Choice(Kind):
+    """One of a few words (an enum of str, the first of them the blank one).
+
+    `complaint` is the text for another word, with `{raw}` for its JSON and `{quoted}` for that in quotes.
+    """
+
+    def __init__(self, words: type[enum.StrEnum], complaint: str = "can not unmarshal {quoted}") -> None:
+        self.words = words
+        self.complaint = complaint
+
+    def decode(self, value: Any, where: str, strict: bool) -> enum.StrEnum:
+        if type(value) is str:
+            for word in self.words:
+                if word.value == value:
+                    return word
+        raw = orjson.dumps(value).decode()
+        raise DecodeError(self.complaint.format(raw=raw, quoted=quoted(raw)))
+
+    def encode(self, value: enum.StrEnum) -> str:
+        return value.value
+
+    def is_blank(self, value: enum.StrEnum) -> bool:
+        return value is next(iter(self.words))
+
+
+class ListOf(Kind):
+    """An array. A null item stays None where `items_nullable`, else it is the item kind's empty value."""
+
+    def __init__(self, item: Kind, *, items_nullable: bool = False) -> None:
+        self.item = item
+        self.items_nullable = items_nullable
+        self.type_name = f"[]{item.type_name}"
+
+    def decode(self, value: Any, where: str, strict: bool) -> list[Any]:
+        if type(value) is not list:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return [self._item(item, where, strict) for item in value]
+
+    def _item(self, value: Any, where: str, strict: bool) -> Any:
+        if value is None:
+            return None if self.items_nullable else self.item.zero()
+        return self.item.decode(value, where, strict)
+
+    def encode(self, value: list[Any]) -> list[Any]:
+        return [None if item is None else self.item.encode(item) for item in value]
+
+
+class MapOf(Kind):
+    """An object with free keys; encoded in key order, so that equal maps give equal bytes."""
+
+    def __init__(self, item: Kind) -> None:
+        self.item = item
+        self.type_name = f"map[string]{item.type_name}"
+
+    def decode(self, value: Any, where: str, strict: bool) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return {
+            key: self.item.zero() if item is None else self.item.decode(item, f"{where}.{key}", strict)
+            for key, item in value.items()
+        }
+
+    def encode(self, value: dict[str, Any]) -> dict[str, Any]:
+        return {key: self.item.encode(value[key]) for key in sorted(value)}
+
+
+class Record(Kind):
+    """A nested record."""
+
+    def __init__(self, record: type[Any]) -> None:
+        self.record = record
+        self.type_name = f"server.{record.__name__}"
+
+    def decode(self, value: Any, where: str, strict: bool) -> Any:
+        if type(value) is not dict:
+            raise DecodeError(mismatch(value, where, self.type_name))
+        return _decode_object(self.record, value, where, strict)
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        return to_object(value)
+
+    def zero(self) -> Any:
+        return self.record()
+
+
+class Inline(Record):
+    """A record whose keys stand among those of its parent (`StreamInfo` in its answers); never decoded."""
+
+
+TEXT = _Text()
+BOOL = _Bool()
+INT = _Integer("int", -(2**63), INT64_MAX)
+INT64 = _Integer("int64", -(2**63), INT64_MAX)
+INT32 = _Integer("int32", -(2**31), 2**31 - 1)
+UINT64 = _Integer("uint64", 0, 2**64 - 1)
+DURATION = _Integer("time.Duration", -(2**63), INT64_MAX)
+TIME = _Time()
+BASE64 = _Base64()
+ANY = _Any()
+
+
+class Update(enum.Enum):
+    """What an update may do to a config field."""
+
+    FREE = "changes at will"
+    FIXED = "never changes"
+    RULED = "changes by a rule of its own"
+
+
+@attrs.frozen
+class Row:
+    """What the table knows of one field."""
+
+    key: str
+    kind: Kind
+    omit: bool = False
+    update: Update = Update.FREE
+    level: Callable[[Any], int] | None = None
+    """The API level that a value of this field needs; None: any server understands it."""
+
+
+def row(
+    key: str,
+    kind: Kind,
+    *,
+    default: Any = attrs.NOTHING,
+    factory: Callable[[], Any] | None = None,
+    omit: bool = False,
+    update: Update = Update.FREE,
+    level: Callable[[Any], int] | None = None,
+) -> Any:
+    """An attrs field that is one row of a record's table."""
+    metadata = {"row": Row(key, kind, omit, update, level)}
+    if factory is not None:
+        return attrs.field(factory=factory, metadata=metadata)
+    return attrs.field(default=default, metadata=metadata)
+
+
+@attrs.frozen
+class _Table:
+    rows: tuple[tuple[str, Row], ...]
+    by_key: dict[str, tuple[str, Row]]
+
+
+_tables: dict[type[Any], _Table] = {}
+
+
+def _table(record: type[Any]) -> _Table:
+    found = _tables.get(record)
+    if found is None:
+        rows = tuple((field.name, field.metadata["row"]) for field in attrs.fields(record) if "row" in field.metadata)
+        found = _tables[record] = _Table(rows, {row.key: (name, row) for name, row in rows})
+    return found
+
+
+def rows_of(record: type[Any]) -> Iterator[tuple[str, Row]]:
+    """(attribute name, row) of every field, in order."""
+    return iter(_table(record).rows)
+
+
+def _decode_object(record: type[T], value: Mapping[str, Any], where: str, strict: bool) -> T:
+    by_key = _table(record).by_key
+    values: dict[str, Any] = {}
+    for key, item in value.items():
+        found = by_key.get(key) or by_key.get(key.lower())
+        if found is None:
+            if strict:
+                raise DecodeError(f"json: unknown field {quoted(key)}")
+            continue
+        name, row = found
+        if item is None:
+            values.pop(name, None)
+            continue
+        values[name] = row.kind.decode(item, f"{where}.{row.key}", strict)
+    return record(**values)
+
+
+def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
+    """The record that a request body holds; an empty body is the record's defaults. Raises DecodeError."""
+    if not body.strip():
+        return record()
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(str(error)) from None
+    name = record.__name__
+    if value is None:
+        return record()
+    if type(value) is not dict:
+        raise DecodeError(mismatch(value, name, f"server.{name}"))
+    return _decode_object(record, value, name, strict)
+
+
+def to_object(record: Any) -> dict[str, Any]:
+    """The JSON object of a record, keys in row order, without what its rows leave out when empty."""
+    result: dict[str, Any] = {}
+    for name, row in _table(type(record)).rows:
+        value = getattr(record, name)
+        if isinstance(row.kind, Inline):
+            if value is not None:
+                result.update(row.kind.encode(value))
+        elif row.omit and (not value or row.kind.is_blank(value)):
+            continue
+        elif value is None and not isinstance(row.kind, _Time):
+            result[row.key] = None
+        else:
+            result[row.key] = row.kind.encode(value)
+    return result
+
+
+def quoted(text: str) -> str:
+    """`text` in double quotes, escaped as the API's error texts escape it."""
+    return orjson.dumps(text).decode()

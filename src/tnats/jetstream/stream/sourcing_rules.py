@@ -1,0 +1,170 @@
+"""Rules for `mirror` and `sources` of a stream's configuration: names, start, filters, transforms, externals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.errors import ApiError, ErrorKind
+from tnats.jetstream.stream.config import StreamConfig, StreamSource
+from tnats.subjects.tokens import has_wildcard, is_valid_literal, is_valid_subject, subjects_overlap
+from tnats.subjects.transforms import Transform, TransformError
+
+API_PREFIX = "$JS.API"
+
+
+@attrs.frozen
+class _Role:
+    """Which errors a mirror and a source give for the same fault."""
+
+    word: str
+    invalid_name: ErrorKind
+    filter_and_transforms: ErrorKind
+    transform_source: ErrorKind
+    transform_destination: ErrorKind
+    filters_overlap: ErrorKind
+    consumer_invalid: ErrorKind
+
+
+MIRROR = _Role(
+    "mirror",
+    errors.MIRROR_INVALID_STREAM_NAME,
+    errors.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED,
+    errors.MIRROR_INVALID_SUBJECT_FILTER,
+    errors.MIRROR_INVALID_TRANSFORM_DESTINATION,
+    errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS,
+    errors.MIRROR_DURABLE_CONSUMER_CFG_INVALID,
+)
+SOURCE = _Role(
+    "source",
+    errors.SOURCE_INVALID_STREAM_NAME,
+    errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED,
+    errors.SOURCE_INVALID_SUBJECT_FILTER,
+    errors.SOURCE_INVALID_TRANSFORM_DESTINATION,
+    errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS,
+    errors.SOURCE_DURABLE_CONSUMER_CFG_INVALID,
+)
+
+
+def check(config: StreamConfig, find_stream: Callable[[str], StreamConfig | None]) -> ApiError | None:
+    """Why the mirror or the sources of `config` are refused, or None."""
+    error = _check_mirror(config) if config.mirror is not None else _check_sources(config)
+    if error is None and _is_cyclic(config, find_stream):
+        error = errors.STREAM_INVALID_CONFIG(err="detected cycle")
+    return error
+
+
+def _check_mirror(config: StreamConfig) -> ApiError | None:
+    assert config.mirror is not None
+    if config.sources:
+        return errors.MIRROR_WITH_SOURCES()
+    if config.subjects:
+        return errors.MIRROR_WITH_SUBJECTS()
+    if config.first_seq:
+        return errors.MIRROR_WITH_FIRST_SEQ()
+    return _check_origin(config, config.mirror, MIRROR)
+
+
+def _check_sources(config: StreamConfig) -> ApiError | None:
+    identities: set[tuple[object, ...]] = set()
+    consumers: set[tuple[str, str]] = set()
+    for source in config.sources:
+        if source is None:
+            return errors.SOURCE_INVALID_STREAM_NAME()
+        error = _check_origin(config, source, SOURCE)
+        if error is not None:
+            return error
+        if source.identity() in identities:
+            return errors.SOURCE_DUPLICATE_DETECTED()
+        identities.add(source.identity())
+        if source.consumer is not None:
+            consumer = (source.name, source.consumer.name)
+            if consumer in consumers:
+                return errors.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED()
+            consumers.add(consumer)
+    return None
+
+
+def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role) -> ApiError | None:
+    if not origin.name or set(".*> \t\r\n\f").intersection(origin.name):
+        return role.invalid_name()
+    if origin.filter_subject and origin.subject_transforms:
+        return role.filter_and_transforms()
+    if origin.filter_subject and not is_valid_subject(origin.filter_subject):
+        colon = ":" if role is SOURCE else ""
+        return errors.STREAM_CREATE(
+            err=f"subject filter '{origin.filter_subject}' for the {role.word}{colon} invalid subject"
+        )
+    error = _check_transforms(origin, role)
+    if error is None and origin.consumer is not None and not _is_usable_consumer(origin):
+        error = role.consumer_invalid()
+    return error or _check_external(config, origin)
+
+
+def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
+    for index, transform in enumerate(origin.subject_transforms):
+        if not is_valid_subject(transform.src):
+            return role.transform_source(err=f"invalid subject {transform.src}")
+        if transform.dest:
+            try:
+                Transform(transform.src, transform.dest)
+            except TransformError as fault:
+                return role.transform_destination(err=fault)
+        for other in origin.subject_transforms[:index]:
+            if subjects_overlap(other.src, transform.src):
+                return role.filters_overlap()
+    return None
+
+
+def _is_usable_consumer(origin: StreamSource) -> bool:
+    # The consumer itself holds the start and the filters.
+    consumer = origin.consumer
+    assert consumer is not None
+    return (
+        bool(consumer.name and consumer.deliver_subject)
+        and is_valid_literal(consumer.deliver_subject)
+        and not (origin.opt_start_seq or origin.opt_start_time_ns or origin.filter_subject)
+    )
+
+
+def _check_external(config: StreamConfig, origin: StreamSource) -> ApiError | None:
+    external = origin.external
+    if external is None:
+        return None
+    if external.deliver and has_wildcard(external.deliver):
+        return errors.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=external.deliver)
+    if external.api and not is_valid_literal(external.api):
+        return errors.STREAM_INVALID_CONFIG(
+            err=f'stream external api prefix "{external.api}" must be a valid subject without wildcards'
+        )
+    if external.api == API_PREFIX:
+        return errors.STREAM_EXTERNAL_API_OVERLAP(prefix=external.api, subject=API_PREFIX)
+    if external.deliver:
+        for subject in config.subjects:
+            if subjects_overlap(subject, f"{external.deliver}.{subject}"):
+                return errors.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=external.deliver, subject=subject)
+    return None
+
+
+def _is_cyclic(config: StreamConfig, find_stream: Callable[[str], StreamConfig | None]) -> bool:
+    """Whether following mirrors and sources of this account leads back to the stream itself."""
+    seen: set[str] = set()
+    ahead = _local_origins(config)
+    while ahead:
+        name = ahead.pop()
+        if name == config.name:
+            return True
+        if name in seen:
+            continue
+        seen.add(name)
+        origin = find_stream(name)
+        if origin is not None:
+            ahead.extend(_local_origins(origin))
+    return False
+
+
+def _local_origins(config: StreamConfig) -> list[str]:
+    origins = config.live_sources() if config.mirror is None else [config.mirror]
+    return [origin.name for origin in origins if origin.external is None]
