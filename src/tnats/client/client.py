@@ -35,7 +35,7 @@ class Client:
         self._inbox: Inbox | None = None
         self._subjects: dict[str, bytes] = {}
         self._draining = False
-        self._emptied = trio.lowlevel.ParkingLot()
+        self._progress = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         return f"<tnats.client.Client {self.status.value} {self._connection.servers[:1]}>"
@@ -159,9 +159,9 @@ class Client:
         self._connection.table.remove(subscription.sid)
         subscription.end(None)
 
-    def subscription_emptied(self) -> None:
-        """An ended subscription has no pending message left: `drain` waits for that."""
-        self._emptied.unpark_all()
+    def subscription_progress(self) -> None:
+        """An ended subscription may have been consumed to its end: `drain` waits for that."""
+        self._progress.unpark_all()
 
     async def drain_subscription(self, subscription: Subscription) -> None:
         """`Subscription.drain`."""
@@ -255,24 +255,25 @@ class Client:
         raise TimedOut(f"{purpose}: no answer from the server within {timeout_s:g} s")
 
     async def drain(self) -> None:
-        """End in order: stop all subscriptions, let their pending messages be consumed, flush, close.
+        """End in order: stop all subscriptions, let what was sent be handled, flush, close.
 
-        Replies can still be published while messages are consumed. Bounded by the option `drain_timeout_s`, after
-        which the client is closed and TimedOut raised. Raises ConnectionLost.
+        Answers can be published meanwhile. When a message counts as handled: `tnats.client.subscription`. Bounded by
+        the option `drain_timeout_s`, after which the client is closed and TimedOut raised. Raises ConnectionLost.
         """
         self._connection.check_open()
         self._draining = True
         clock = self.runtime.clock
         timeout_s = self._connection.options.drain_timeout_s
         try:
-            with clock.deadline(clock.mono_ns() + nanoseconds(timeout_s)):
+            with clock.deadline(clock.mono_ns() + nanoseconds(timeout_s)) as scope:
                 await self._drain_subscriptions()
                 self._connection.accepting = False
                 await self._connection.round_trip()
-                return
-            raise TimedOut(f"drain: not done within {timeout_s:g} s (option drain_timeout_s)")
         finally:
             self._connection.stop()
+        await self._connection.ended.wait()
+        if scope.cancelled_caught:
+            raise TimedOut(f"drain: not done within {timeout_s:g} s, the limit drain_timeout_s; the client is closed")
 
     async def _drain_subscriptions(self) -> None:
         table = self._connection.table
@@ -285,8 +286,9 @@ class Client:
         for sid, subscription in subscriptions.items():
             table.remove(sid)
             subscription.end(None)
-        while any(subscription.pending_count for subscription in subscriptions.values()):
-            await self._emptied.park()
+        task = trio.lowlevel.current_task()
+        while any(subscription.busy(task) for subscription in subscriptions.values()):
+            await self._progress.park()
 
     async def close(self) -> None:
         """End: flush what is queued for up to two seconds if connected, then disconnect. Idempotent.

@@ -133,6 +133,7 @@ class Link:
         try:
             if not self.outbound.write_to(self._conn) and self.idle:
                 self.wake()
+            self._owner.made_room()
         except ConnectionBroken as exc:
             self._fail(str(exc))
 
@@ -184,9 +185,10 @@ class Link:
                 if not outbound.byte_count:
                     self.idle = True
                     await self._queued.park()
-                if not outbound.write_to(conn):
-                    await conn.wait_writable()
+                done = outbound.write_to(conn)
                 self._owner.made_room()
+                if not done:
+                    await conn.wait_writable()
         except ConnectionBroken as exc:
             self._fail(str(exc))
 

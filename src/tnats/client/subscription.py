@@ -5,6 +5,10 @@ other subscriptions go on, and one `SlowConsumer` event is reported until the qu
 that alone is larger than the byte bound is still taken by an empty queue.
 
 Iteration waits only when the queue is empty, so that a burst is consumed without a scheduler step per message.
+
+A message taken by iteration or in a batch counts as being handled until the same task comes back for more: a drain of
+the client waits for that, so that the answer to the last message still goes out. Who leaves a loop early unsubscribes,
+most simply by `async with`.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ class Subscription:
         "_client",
         "_ended",
         "_error",
+        "_handling",
         "_lot",
         "_messages",
         "_slow",
@@ -72,6 +77,7 @@ class Subscription:
         self.dropped_count = 0
         self._messages: deque[Message] = deque()
         self._lot = trio.lowlevel.ParkingLot()
+        self._handling: dict[trio.lowlevel.Task, None] = {}
         self._slow = False
         self._ended = False
         self._error: ClientError | None = None
@@ -96,12 +102,9 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        while not self._messages:
-            if self._ended:
-                if self._error is not None:
-                    raise self._error
-                raise StopAsyncIteration
-            await self._lot.park()
+        if not self._messages and not await self._wait_pending():
+            raise StopAsyncIteration
+        self._handling[trio.lowlevel.current_task()] = None
         return self._take()
 
     async def next_message(self, timeout_s: float | None = None) -> Message:
@@ -120,28 +123,34 @@ class Subscription:
 
         The fastest way to consume. Raises the error that ended the subscription.
         """
-        while not self._messages:
-            if self._ended:
-                if self._error is not None:
-                    raise self._error
-                return []
-            await self._lot.park()
+        if not self._messages and not await self._wait_pending():
+            return []
+        self._handling[trio.lowlevel.current_task()] = None
         messages = self._messages
         if len(messages) <= count_max:
             batch = list(messages)
             messages.clear()
             self.pending_bytes = 0
             self._slow = False
-            if self._ended:
-                self._client.subscription_emptied()
             return batch
         return [self._take() for _ in range(count_max)]
 
     async def _wait_message(self) -> Message:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise SubscriptionClosed(f"subscription {self.subject!r} has ended") from None
+        if not self._messages and not await self._wait_pending():
+            raise SubscriptionClosed(f"subscription {self.subject!r} has ended")
+        return self._take()
+
+    async def _wait_pending(self) -> bool:
+        """Whether a message is pending, or else the end has come. Raises the error that ended the subscription."""
+        self._handling.pop(trio.lowlevel.current_task(), None)
+        while not self._messages:
+            if self._ended:
+                self._client.subscription_progress()
+                if self._error is not None:
+                    raise self._error
+                return False
+            await self._lot.park()
+        return True
 
     def _take(self) -> Message:
         message = self._messages.popleft()
@@ -149,7 +158,7 @@ class Subscription:
         if not self._messages:
             self._slow = False
             if self._ended:
-                self._client.subscription_emptied()
+                self._client.subscription_progress()
         return message
 
     # ---------------------------------------------------------------- ending
@@ -159,7 +168,8 @@ class Subscription:
         self._client.unsubscribe(self)
         self._messages.clear()
         self.pending_bytes = 0
-        self._client.subscription_emptied()
+        self._handling.clear()
+        self._client.subscription_progress()
 
     async def drain(self) -> None:
         """Stop the flow but keep what was sent: returns when everything the server sent before it stopped is pending.
@@ -204,6 +214,10 @@ class Subscription:
     def denied(self, denial: Denial) -> bool:
         """Whether `denial` is about this subscription."""
         return not denial.publish and (denial.subject, denial.queue) == (self.subject, self.queue)
+
+    def busy(self, except_task: trio.lowlevel.Task) -> bool:
+        """Whether messages are pending, or are being handled by a task other than `except_task`."""
+        return bool(self._messages) or any(task is not except_task for task in self._handling)
 
     def end(self, error: ClientError | None) -> None:
         """No further message will come, because of `error` or by the user's wish. Idempotent."""
