@@ -112,5 +112,26 @@ STAGES_KEPT_MAX = 64
 BUFFERS_PER_WRITE_MAX = 128
 """Entries of one vectored write."""
 
+DELIVERIES_PER_FEED_MAX = 65_536
+"""After so many deliveries for one connection the others get their turn (a few milliseconds, compiled)."""
+
+CONTROL_LINE_BYTES_MAX = 128 * KIB
+"""A larger `max_control_line` is cut down to this: half the read buffer, so that a line always fits."""
+
+PLANS_MAX = 32_768
+"""Publish plans kept per account, by subject: a few hundred bytes each, and more per subscriber."""
+
+PLAN_CELLS_MAX = 4096
+"""First tokens told apart when plans go out of date, per account; beyond it all start anew."""
+
 SETTLE_ROUNDS_MAX = 16
 """Rounds of internal clients answering each other inside one settling; what is left waits for the next."""
+
+
+# ------------------------------------------------------------------ storage
+
+JOURNAL_QUEUE_BYTES_MAX = 128 * MIB
+"""Bytes awaiting a sync: what a slow disk may hold back before publishers are told to wait (as the stream ingest)."""
+
+JOURNAL_BATCH_BYTES_MAX = 4 * MIB
+"""One write and sync: large enough for the device's bandwidth, small enough that a sync takes milliseconds."""
