@@ -135,3 +135,37 @@ JOURNAL_QUEUE_BYTES_MAX = 128 * MIB
 
 JOURNAL_BATCH_BYTES_MAX = 4 * MIB
 """One write and sync: large enough for the device's bandwidth, small enough that a sync takes milliseconds."""
+
+PASS_BYTES = 2 * MIB
+"""Input handled between two checkpoints of the reactor: a few milliseconds."""
+
+PASSES_PER_CHECKPOINT = 16
+"""Passes over ready connections before other tasks get their turn."""
+
+IDLE_LOOKS = 50
+"""How often an idle reactor looks for traffic before it waits: some 25 microseconds of a processor, in which the
+other half of a request usually arrives, and less than a wake-up takes."""
+
+ACCEPTS_PER_PASS_MAX = 64
+"""New connections per listener and pass, so that a storm of them does not stop the traffic."""
+
+ACCEPT_PAUSE_NS = SECOND_NS
+"""How long a listener rests when the process has no descriptor left."""
+
+LINGER_NS = SECOND_NS
+"""A closed connection's peer has so long to take the last bytes, its -ERR among them."""
+
+STALL_NS = 2_000_000
+"""A client that publishes to one that has fallen behind is not read for so long, each time."""
+
+STALL_PER_READ_NS = 10_000_000
+"""...and in sum for what one read brought, so that a slow consumer does not slow its publishers for ever."""
+
+PAYLOAD_SIZE_MAX = 999_999_999
+"""Sizes have at most nine digits; what "no limit" comes to."""
+
+FIRST_PING_NS = 2 * SECOND_NS
+"""The first PING to a client comes early, to learn the round-trip time."""
+
+RTT_REFRESH_NS = 3600 * SECOND_NS
+"""A round-trip time is measured anew after so long even if there is traffic."""

@@ -8,7 +8,7 @@ Record layout (little endian, `record.py` has the words for it), every record at
 | 4-7 | crc32 (the zlib polynomial) over bytes 8 to the end, started from the same value |
 | 8-11 | size of the record without padding |
 | 12-13, 14-15 | size of the key, size of the head; the body is the rest |
-| 16 | kind (bit 7: more records of the same batch follow) |
+| 16 | kind |
 | 17-19 | distance, in units of 8 bytes, back to the offset that was durable when this record was written |
 | 20-23 | group |
 | 24-31 | index |

@@ -46,10 +46,13 @@ DROP = 10
 CHUNK = 11
 """Snapshot: a piece. Index: its number; body: the bytes."""
 
-MORE = 0x80
-"""Flag on the kind: this record and the next of its group are one unit, whole or absent together."""
+PAD = 12
+"""Nothing; keeps two copies of something in different blocks."""
 
-KINDS = frozenset(range(HEADER, CHUNK + 1))
+SEAL = 13
+"""Journal: the part of number index ends at file offset stamp; what stands behind is an unfinished write."""
+
+KINDS = frozenset(range(HEADER, SEAL + 1))
 KEY_SIZE_MAX = 0xFFFF
 HEAD_SIZE_MAX = 0xFFFF
 RECORD_SIZE_MAX = 128 * 1024 * 1024
@@ -72,7 +75,6 @@ class Record:
     offset: int
     size: int
     kind: int
-    more: bool
     group: int
     index: int
     stamp: int
@@ -117,8 +119,7 @@ def take_apart(data: Buffer, found: hot.Found, base: int) -> Record:
     return Record(
         base + position,
         size,
-        kind & ~MORE,
-        bool(kind & MORE),
+        kind,
         group,
         index,
         stamp,
@@ -136,8 +137,7 @@ def plausible(data: Buffer, position: int) -> bool:
     size = int.from_bytes(data[position + 8 : position + 12], "little")
     key_size = int.from_bytes(data[position + 12 : position + 14], "little")
     head_size = int.from_bytes(data[position + 14 : position + 16], "little")
-    kind = data[position + 16] & ~MORE
-    return kind in KINDS and HEADER_SIZE + key_size + head_size <= size <= len(data) - position
+    return data[position + 16] in KINDS and HEADER_SIZE + key_size + head_size <= size <= len(data) - position
 
 
 # ------------------------------------------------------------------ correction

@@ -1,0 +1,29 @@
+"""What storage refuses, as a small closed set."""
+
+from __future__ import annotations
+
+from tnats.errors import TnatsError
+
+
+class StorageError(TnatsError):
+    """A store cannot do what was asked. One line: which store, why, what to do."""
+
+
+class StoreFrozen(StorageError):
+    """A write or sync failed. The store answers reads and takes no writes until the server is restarted."""
+
+
+class StoreFull(StorageError):
+    """No space. Nothing was stored; the store takes writes again once there is room."""
+
+
+class StoreBusy(StorageError):
+    """Too many bytes wait to be written. Nothing was stored; try again."""
+
+
+class StoreRefused(StorageError):
+    """A directory or file that this server must not touch: another version's, another store's, another program's."""
+
+
+class DataDamaged(StorageError):
+    """The bytes of this entry or message cannot be read. Its index or sequence was used and is not given out again."""

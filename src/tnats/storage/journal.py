@@ -1,0 +1,583 @@
+"""The journal of a node: the entries of all groups, interleaved, and one sync at a time for everything in it.
+
+A *group* is one log: a stream's, a consumer's, a Raft group's. Its owner appends entries and gets a `Ticket`; the
+ticket is done when the entries are durable (with a sync interval: when they are in the page cache). Everything that
+arrives while a sync is under way goes into the next one.
+
+Theory of operation
+-------------------
+* The journal is a row of preallocated *parts*. Each starts with a table of all groups (twice, in different blocks) and
+  with where the part before it ends, so that recovery needs no part but the ones whose entries are still wanted.
+* A batch is written, synced, then promised: by the next batch, whose every record carries the durable offset, and at
+  once in a slot of the part's header area. `recover.py` tells torn tails from damage by that promise.
+* A part is released when every group's floor is above the entries it holds. An owner raises its floor once it has put
+  the entries' effects elsewhere, durably (a checkpoint). Entries of a lagging group can be written forward.
+* After every start a new part is begun: nothing is ever written behind bytes of an unfinished write.
+
+Errors
+------
+* A failed write or sync is sticky: the journal is frozen, all open tickets fail, so does everything later. Whether
+  the entries survive is unknown until the next start.
+* No space for a new part refuses the waiting entries and their successors in the queue, and nothing else: the next
+  append tries again.
+
+The host runs `run` in its nursery, ends it with `close`, and calls `release` after checkpoints.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX
+from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
+from tnats.storage import hot, record, segment
+from tnats.storage.errors import DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
+from tnats.storage.record import Finding
+from tnats.storage.recover import GroupState, PartContent, PartSummary, Recovery, recover
+from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+QUARANTINE = "quarantine"
+
+
+class Ticket:
+    """The outcome of one append. `callback`, if given, is called once, from the journal's task."""
+
+    __slots__ = ("_event", "callback", "done", "error")
+
+    def __init__(self, callback: Callable[[Ticket], None] | None = None) -> None:
+        self.done = False
+        self.error: StorageError | None = None
+        self.callback = callback
+        self._event: trio.Event | None = None
+
+    async def wait(self) -> None:
+        """Return when the entries are durable; raise the StorageError that prevented it."""
+        if not self.done:
+            if self._event is None:
+                self._event = trio.Event()
+            await self._event.wait()
+        if self.error is not None:
+            raise self.error
+
+    def resolve(self, error: StorageError | None = None) -> None:
+        """Set the outcome and wake the waiters."""
+        self.done = True
+        self.error = error
+        if self._event is not None:
+            self._event.set()
+        if self.callback is not None:
+            self.callback(self)
+
+
+@attrs.define
+class JournalOptions:
+    part_bytes: int = 64 * 1024 * 1024
+    sync_interval_ns: int = 0
+    """0: entries are acknowledged when durable. Otherwise at once, and power loss may take the last interval."""
+
+
+class Group:
+    """An owner's handle on one log of the journal. Indexes start at 1."""
+
+    def __init__(self, journal: Journal, state: GroupState) -> None:
+        self._journal = journal
+        self.state = state
+        self.proposed = state.last
+        """Index of the last entry that was appended, written or not."""
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def floor(self) -> int:
+        return self.state.floor
+
+    @property
+    def last(self) -> int:
+        """Index of the last entry that is written."""
+        return self.state.last
+
+    @property
+    def note(self) -> bytes:
+        """What the owner stored with the floor."""
+        return self.state.note
+
+    @property
+    def lost(self) -> list[tuple[int, int]]:
+        """Ranges (first, last) of indexes that cannot be read."""
+        return self.state.lost
+
+    def append_nowait(
+        self, bodies: Sequence[Buffer], *, term: int = 0, callback: Callable[[Ticket], None] | None = None
+    ) -> Ticket:
+        """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
+
+        Raises StoreFrozen, StoreBusy.
+        """
+        first = self.proposed + 1
+        number = self.state.number
+        records: list[hot.Record] = [
+            (record.ENTRY, number, first + offset, term, b"", b"", body) for offset, body in enumerate(bodies)
+        ]
+        if not self.state.state_at:
+            records.insert(0, self._state_record(0, b""))
+        ticket = self._journal.enqueue(self, records, callback)
+        self.proposed += len(bodies)
+        return ticket
+
+    def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
+        """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
+        return self._journal.enqueue(self, [self._state_record(floor, note)], None)
+
+    def _state_record(self, floor: int, note: bytes) -> hot.Record:
+        return (record.GROUP, self.state.number, floor, self.proposed, self.name.encode(), b"", note)
+
+    def cut_nowait(self, index: int) -> Ticket:
+        """Void the entries from `index` on."""
+        ticket = self._journal.enqueue(self, [(record.CUT, self.state.number, index, 0, b"", b"", b"")], None)
+        self.proposed = min(self.proposed, index - 1)
+        return ticket
+
+    def drop_nowait(self) -> Ticket:
+        """Remove the group."""
+        return self._journal.enqueue(self, [(record.DROP, self.state.number, 0, 0, b"", b"", b"")], None)
+
+    async def read(self, index: int) -> record.Record:
+        """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""
+        return await self._journal.read(self.state, index)
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    group: Group
+    records: list[hot.Record]
+    size: int
+    ticket: Ticket
+
+
+@attrs.define(eq=False)
+class _Part:
+    summary: PartSummary
+    header: SegmentHeader
+    file: File
+    size: int
+    end: int
+    durable: int
+    slot: int = 0
+
+
+class Journal:
+    """See the module. Made by `open_journal`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        entropy: Callable[[int], bytes],
+        directory: str,
+        store_id: bytes,
+        options: JournalOptions,
+        recovery: Recovery,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self.directory = directory
+        self._store_id = store_id
+        self._options = options
+        self.findings = recovery.findings
+        self.frozen: StoreFrozen | None = None
+        self._groups = {number: Group(self, state) for number, state in recovery.groups.items()}
+        self._names = {group.name: group for group in self._groups.values() if group.name}
+        self._next_group = recovery.next_group
+        self._next_part = recovery.next_part
+        self._old_parts = list(recovery.parts)
+        self._files: dict[int, tuple[File, int]] = {}
+        """Part number -> open file and seed, for reading."""
+        self._current: _Part | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._queue_bytes = 0
+        self._work = trio.Event()
+        self._closing = False
+        self.sync_count = 0
+
+    # -------------------------------------------------------------- owners' side
+
+    def group(self, name: str) -> Group:
+        """The group of this name; made if it is new (durable with its first entry)."""
+        found = self._names.get(name)
+        if found is None:
+            found = Group(self, GroupState(self._next_group, name))
+            self._next_group += 1
+            self._names[name] = self._groups[found.state.number] = found
+        return found
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups with a known name, in the order of their making."""
+        return list(self._names.values())
+
+    def enqueue(self, group: Group, records: list[hot.Record], callback: Callable[[Ticket], None] | None) -> Ticket:
+        """Put records in line for the next batch. Raises StoreFrozen, StoreBusy."""
+        if self.frozen is not None:
+            raise self.frozen
+        size = sum(record.record_size(key, head, body) for _, _, _, _, key, head, body in records)
+        if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
+            raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
+        ticket = Ticket(callback)
+        self._queue.append(_Waiting(group, records, size, ticket))
+        self._queue_bytes += size
+        self._work.set()
+        return ticket
+
+    async def read(self, state: GroupState, index: int) -> record.Record:
+        """One entry of a group."""
+        place = state.place(index)
+        if place == 0:
+            if state.floor < index <= state.last:
+                raise DataDamaged(f"entry {index} of {state.name} in {self.directory} is damaged")
+            raise KeyError(index)
+        number, offset = place >> 32, place & 0xFFFFFFFF
+        file, seed = self._files[number]
+        found = await read_at(file, offset, seed)
+        if found is None or found.kind != record.ENTRY or (found.group, found.index) != (state.number, index):
+            raise DataDamaged(f"entry {index} of {state.name} in {file.path} at {offset} cannot be read")
+        return found
+
+    # -------------------------------------------------------------- the writing task
+
+    async def run(self) -> None:
+        """Write batches until `close`."""
+        sync_at_ns = 0
+        while True:
+            if self._queue:
+                was_dirty = self._is_dirty()
+                await self._write_batch()
+                if not was_dirty:
+                    sync_at_ns = self._clock.mono_ns() + self._options.sync_interval_ns
+            elif self._closing:
+                await self._sync_current()
+                return
+            else:
+                await self._wait_for_work(sync_at_ns)
+            if self._is_dirty() and self._clock.mono_ns() >= sync_at_ns:
+                await self._sync_current()
+
+    async def _wait_for_work(self, sync_at_ns: int) -> None:
+        if self._is_dirty():
+            with self._clock.deadline(sync_at_ns):
+                await self._work.wait()
+        else:
+            await self._work.wait()
+        self._work = trio.Event()
+        if self._closing:
+            self._work.set()
+
+    def _is_dirty(self) -> bool:
+        part = self._current
+        return self.frozen is None and part is not None and part.durable < part.end
+
+    def close(self) -> None:
+        """Let `run` write what waits, sync, and end."""
+        self._closing = True
+        self._work.set()
+
+    def close_files(self) -> None:
+        """Close every file; nothing else may be called afterwards."""
+        for file, _ in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _take_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._queue and (not batch or size + self._queue[0].size <= JOURNAL_BATCH_BYTES_MAX):
+            waiting = self._queue.popleft()
+            size += waiting.size
+            batch.append(waiting)
+        self._queue_bytes -= size
+        return batch
+
+    async def _write_batch(self) -> None:
+        """Write, and with no sync interval sync, what waits; resolve its tickets."""
+        batch = self._take_batch()
+        size = sum(waiting.size for waiting in batch)
+        try:
+            if self._current is None or self._current.end + size + hot.HEADER_SIZE > self._current.size:
+                await self._roll(size)
+            part = self._current
+            assert part is not None
+            records = [each for waiting in batch for each in waiting.records]
+            packed, offsets = hot.pack(records, part.end, part.header.seed, part.durable)
+            self._write(part, packed)
+        except StorageError as exc:
+            self._fail(batch, exc)
+            return
+        if self._options.sync_interval_ns:
+            await trio.lowlevel.checkpoint()
+        elif not await self._sync_current():
+            assert self.frozen is not None
+            self._fail(batch, self.frozen)
+            return
+        self._note_places(part, records, offsets)
+        for waiting in batch:
+            waiting.ticket.resolve()
+
+    def _write(self, part: _Part, packed: bytearray) -> None:
+        try:
+            part.file.pwrite([packed], part.end)
+        except DiskError as exc:
+            if exc.errno in NO_SPACE:
+                # A prefix may stand there. Nothing is written over it: the next batch begins a new part.
+                part.size = part.end
+                raise StoreFull(f"journal {self.directory}: {exc}") from exc
+            raise self._freeze(exc) from exc
+        part.end += len(packed)
+
+    async def _sync_current(self) -> bool:
+        """Make the current part durable and promise it. False when that failed: then the journal is frozen."""
+        part = self._current
+        if part is None or part.durable == part.end:
+            return self.frozen is None
+        end = part.end
+        try:
+            await part.file.sync()
+            self.sync_count += 1
+            part.durable = end
+            self._write_slot(part)
+        except DiskError as exc:
+            self._freeze(exc)
+            return False
+        return True
+
+    def _write_slot(self, part: _Part) -> None:
+        offset = segment.SLOT_OFFSETS[part.slot]
+        part.slot ^= 1
+        part.file.pwrite([part.header.slot(offset, part.durable)], offset)
+
+    def _freeze(self, exc: DiskError) -> StoreFrozen:
+        if self.frozen is None:
+            self.frozen = StoreFrozen(
+                f"journal {self.directory} takes no more writes until the server is restarted: {exc}"
+            )
+        return self.frozen
+
+    def _fail(self, batch: list[_Waiting], error: StorageError) -> None:
+        """Refuse a batch and everything behind it, whose indexes rest on it."""
+        failed = [*batch, *self._queue]
+        self._queue.clear()
+        self._queue_bytes = 0
+        for waiting in failed:
+            waiting.group.proposed = waiting.group.last
+        for waiting in failed:
+            waiting.ticket.resolve(error)
+
+    def _note_places(self, part: _Part, records: list[hot.Record], offsets: list[int]) -> None:
+        place = part.summary.number << 32
+        tops = part.summary.tops
+        for each, offset in zip(records, offsets, strict=True):
+            kind, number, index = each[:3]
+            group = self._groups.get(number)
+            if group is None:
+                continue
+            state = group.state
+            if kind == record.ENTRY:
+                state.add(index, place | offset)
+                tops[number] = max(index, tops.get(number, 0))
+            elif kind == record.GROUP:
+                state.raise_floor(index)
+                state.note = bytes(each[6])
+                state.state_at = part.summary.number
+            elif kind == record.CUT:
+                state.cut(index)
+            elif kind == record.DROP:
+                del self._groups[number]
+                self._names.pop(group.name, None)
+
+    # -------------------------------------------------------------- parts
+
+    async def _roll(self, size: int) -> None:
+        """Begin a new part with room for `size` bytes. Raises StoreFull, StoreFrozen."""
+        old = self._current
+        if old is not None and not await self._sync_current():
+            assert self.frozen is not None
+            raise self.frozen
+        seal = None if old is None else (old.summary.number, old.end)
+        part = await self._create_part(size, seal, [])
+        if old is not None:
+            footer = record.pack_one(record.FOOTER, offset=old.end, seed=old.header.seed, index=part.summary.number)
+            try:
+                old.file.pwrite([footer], old.end)
+                await old.file.sync()
+            except DiskError as exc:
+                if exc.errno not in NO_SPACE:
+                    raise self._freeze(exc) from exc
+            self._old_parts.append(old.summary)
+        self._current = part
+
+    async def begin(self, recovery: Recovery) -> None:
+        """Write the first part of this run: the table, where the last part ends, and what is carried over from it."""
+        self._current = await self._create_part(0, recovery.seal, recovery.carried)
+
+    async def _create_part(self, size: int, seal: tuple[int, int] | None, carried: list[hot.Record]) -> _Part:
+        number = self._next_part
+        path = f"{self.directory}/{number:016d}.part"
+        seed = int.from_bytes(self._entropy(4), "little")
+        header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, self._clock.wall_ns())
+        records = self._table(seal)
+        table_size = sum(record.record_size(*each[4:]) for each in records)
+        filler = bytes(max(0, BLOCK_SIZE - table_size))
+        first = [*records, (record.PAD, 0, 0, 0, b"", b"", filler), *records, *carried]
+        packed, offsets = hot.pack(first, DATA_START, seed, DATA_START)
+        end = DATA_START + len(packed)
+        file_size = max(self._options.part_bytes, end + size + 2 * hot.HEADER_SIZE)
+        try:
+            file = await segment.create_segment(self._disk, path, header, packed, size=file_size, durable=True)
+        except DiskError as exc:
+            if exc.errno in NO_SPACE:
+                raise StoreFull(f"journal {self.directory} has no room for a new part: {exc}") from exc
+            raise self._freeze(exc) from exc
+        self._next_part += 1
+        part = _Part(PartSummary(number, path), header, file, file_size, end, end)
+        self._files[number] = (file, seed)
+        self._note_places(part, first, offsets)
+        self._write_slot(part)
+        return part
+
+    def _table(self, seal: tuple[int, int] | None) -> list[hot.Record]:
+        records: list[hot.Record] = []
+        if seal is not None:
+            records.append((record.SEAL, 0, seal[0], seal[1], b"", b"", b""))
+        for number, group in self._groups.items():
+            state = group.state
+            records.append((record.GROUP, number, state.floor, state.last, state.name.encode(), b"", state.note))
+        return records
+
+    async def release(self) -> int:
+        """Remove the oldest parts whose entries nobody needs; returns how many. A damaged part is kept aside."""
+        count = 0
+        while self._old_parts:
+            part = self._old_parts[0]
+            if self.needing(part):
+                break
+            try:
+                file = self._files.pop(part.number, None)
+                if file is not None:
+                    file[0].close()
+                if part.damaged:
+                    await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
+                    await self._disk.rename(part.path, f"{self.directory}/{QUARANTINE}/{part.path.rpartition('/')[2]}")
+                else:
+                    await self._disk.unlink(part.path)
+            except DiskError as exc:
+                raise self._freeze(exc) from exc
+            del self._old_parts[0]
+            count += 1
+        return count
+
+    def needing(self, part: PartSummary) -> list[Group]:
+        """The groups that still have entries in `part`."""
+        return [
+            group
+            for number, top in part.tops.items()
+            if (group := self._groups.get(number)) is not None and group.floor < top
+        ]
+
+    @property
+    def old_parts(self) -> Sequence[PartSummary]:
+        """Parts before the current one, oldest first."""
+        return self._old_parts
+
+    async def write_forward(self, group: Group, part: PartSummary) -> Ticket:
+        """Write the entries that `group` still has in `part` into the current part, so that `part` can go."""
+        records: list[hot.Record] = []
+        for index in range(group.floor + 1, min(part.tops.get(group.state.number, 0), group.last) + 1):
+            if group.state.place(index) >> 32 == part.number:
+                entry = await group.read(index)
+                records.append((record.ENTRY, group.state.number, index, entry.stamp, b"", b"", entry.body))
+        ticket = self.enqueue(group, records, None)
+        await ticket.wait()
+        part.tops.pop(group.state.number, None)
+        return ticket
+
+
+async def read_at(file: File, offset: int, seed: int) -> record.Record | None:
+    """The record at `offset`, corrected if one bit is wrong; None when it cannot be read as a record."""
+    data = file.pread_cached(READ_AHEAD, offset)
+    if data is None:
+        data = await file.pread(READ_AHEAD, offset)
+    size = int.from_bytes(data[8:12], "little") if len(data) >= hot.HEADER_SIZE else 0
+    if len(data) < size <= record.RECORD_SIZE_MAX:
+        data = await file.pread(size, offset)
+    found = record.unpack(data, 0, offset, seed)
+    if found is None:
+        if len(data) == READ_AHEAD:
+            data = await file.pread(CORRECTION_READ, offset)
+        corrected = record.correct(data, 0, offset, seed)
+        if corrected is not None:
+            found = record.unpack(corrected[0], 0, offset, seed)
+    return found
+
+
+READ_AHEAD = 1024
+CORRECTION_READ = 1024 * 1024
+
+
+async def open_journal(
+    disk: Disk,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    directory: str,
+    *,
+    store_id: bytes,
+    options: JournalOptions,
+) -> Journal:
+    """Read what stands in `directory` (made if missing; its parent exists), and begin a new part.
+
+    Raises StoreRefused, StoreFull, StoreFrozen, DiskError. What was found damaged is in `findings`.
+    """
+    await disk.mkdir(directory)
+    await disk.sync_dir(directory.rpartition("/")[0])
+    contents = []
+    files: dict[int, tuple[File, int]] = {}
+    for entry in await disk.list(directory):
+        path = f"{directory}/{entry.name}"
+        stem, _, extension = entry.name.partition(".")
+        if extension == "part.tmp":
+            await disk.unlink(path)
+        elif extension == "part" and stem.isdecimal():
+            content, file = await _read_part(disk, path, int(stem), entry.size, store_id)
+            contents.append(content)
+            if content.header is not None:
+                files[content.number] = (file, content.header.seed)
+            else:
+                file.close()
+    recovery = recover(contents, directory)
+    for part in recovery.parts:
+        for offset, value in part.corrected:
+            files[part.number][0].pwrite([bytes([value])], offset)
+    for part in recovery.parts[-1:]:
+        if part.number in files:
+            # What was read from the page cache is about to be built on.
+            await files[part.number][0].sync()
+    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery)
+    journal._files = files
+    await journal.begin(recovery)
+    return journal
+
+
+async def _read_part(disk: Disk, path: str, number: int, size: int, store_id: bytes) -> tuple[PartContent, File]:
+    file = await disk.open(path)
+    data = bytearray(await file.pread(size, 0))
+    header, findings = segment.read_header(data, path)
+    if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
+        findings.append(Finding("foreign", path, text="belongs to another store or place"))
+        header = None
+    return PartContent(number, path, data, header, findings), file
