@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -42,6 +43,9 @@ class Node:
         self.host = world.fabric.add_host(name)
         self.rng = stream(world.seed, name, "node")
         self.drive = SimDrive(stream(world.seed, name, "disk"))
+        self.drive.observer = self._observe_disk
+        self.disk_observer: Callable[[str, str], None] | None = None
+        """Told of every disk operation (kind, path) before it is carried out."""
         self.oscillator = Oscillator(world.timeline, mono_start_ns=self.rng.randrange(MONO_START_MAX_NS))
         self.life: Life | None = None
         self.life_count = 0
@@ -57,6 +61,11 @@ class Node:
         self.busy_until_ns = 0
         """Until when a stalled call (a slow disk) keeps the whole node from running."""
         self.paused = False
+
+    def _observe_disk(self, kind: str, path: str) -> None:
+        self.world.trace.add(kinds.DISK, self.life_count, zlib.crc32(f"{kind} {path}".encode()))
+        if self.disk_observer is not None:
+            self.disk_observer(kind, path)
 
     def __repr__(self) -> str:
         return f"<Node {self.name} {'up' if self.running else 'down'}>"

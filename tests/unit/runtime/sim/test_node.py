@@ -15,6 +15,11 @@ SECOND_NS = 1_000_000_000
 CALM = Settings(buggify=False)
 
 
+async def idle(runtime: Runtime) -> None:
+    """A process that does nothing."""
+    await trio.sleep_forever()
+
+
 def test_kill_freezes_before_it_cancels() -> None:
     """A killed node's `finally` blocks run into NodeKilled at every facet: nothing of it touches the world again."""
     refused: list[str] = []
@@ -198,7 +203,7 @@ def test_paused_node_can_be_killed() -> None:
 
     async def main(world: World) -> None:
         node = world.node("n1")
-        node.start(lambda runtime: trio.sleep_forever())
+        node.start(idle)
         await world.sleep_ns(SECOND_NS)
         node.pause()
         await world.sleep_ns(SECOND_NS)
@@ -277,7 +282,7 @@ def test_signals_and_orderly_stop() -> None:
         await node.stop()
         assert [line for _, line in node.log_lines] == ["got TERM", "done"]
         rude = world.node("n2")
-        rude.start(lambda runtime: trio.sleep_forever())
+        rude.start(idle)
         await world.sleep_ns(SECOND_NS)
         await rude.stop()
         assert not rude.running
@@ -290,7 +295,7 @@ def test_bugs_end_the_run() -> None:
 
     async def bulkhead(runtime: Runtime) -> None:
         try:
-            raise ValueError("a fault of ours")
+            await plain(runtime)
         except Exception as exc:
             try:
                 runtime.process.on_bug(exc, "connection 7")

@@ -1,0 +1,108 @@
+"""The commands over scenarios: list, run, meta (the determinism gate). Used by `python -m simulations`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from tnats.errors import TnatsError
+from tnats.harness.catalogue import load_scenario, scenario_names, summary_of
+from tnats.harness.determinism import compare_processes, trace_here
+from tnats.harness.scenario import run_scenario
+from tnats.runtime.sim.world import Outcome
+
+DIRECTORY_DEFAULT = Path("simulations")
+
+
+def main(argv: Sequence[str], directory: Path = DIRECTORY_DEFAULT) -> int:
+    """Run one command; returns the exit code (0 good, 1 a violation or difference, 2 misuse)."""
+    parser = argparse.ArgumentParser(prog="simulations", description="Simulated runs of tnats")
+    parser.add_argument("--dir", type=Path, default=directory, help="where the scenario files are")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="name the scenarios")
+    run = commands.add_parser("run", help="run a scenario for one seed or a range of seeds")
+    run.add_argument("scenario")
+    run.add_argument("seeds", type=seed_range, help="N or FIRST-LAST")
+    meta = commands.add_parser("meta", help="show that a seed gives the same run in two different processes")
+    meta.add_argument("scenario", help="a name, or `all`")
+    meta.add_argument("seeds", type=seed_range, help="N or FIRST-LAST")
+    trace = commands.add_parser("trace", help="run once and print the trace's hash as JSON")
+    trace.add_argument("scenario")
+    trace.add_argument("seed", type=int)
+    trace.add_argument("--noise", type=int, default=0)
+    trace.add_argument("--lines", type=Path)
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "list":
+            return list_scenarios(options.dir)
+        if options.command == "run":
+            return run_seeds(options.dir, options.scenario, options.seeds)
+        if options.command == "meta":
+            return check_determinism(options.dir, options.scenario, options.seeds)
+        result = trace_here(options.dir, options.scenario, options.seed, noise=options.noise, lines_path=options.lines)
+        write(json.dumps(attrs.asdict(result)))
+    except TnatsError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 2
+    return 0
+
+
+def write(line: str) -> None:
+    """One line to standard output."""
+    sys.stdout.write(line + "\n")
+
+
+def seed_range(text: str) -> range:
+    """`N` or `FIRST-LAST` (both included)."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def list_scenarios(directory: Path) -> int:
+    """Print each scenario with its summary."""
+    for name in scenario_names(directory):
+        write(f"{name:28} {summary_of(load_scenario(directory, name))}")
+    return 0
+
+
+def run_seeds(directory: Path, name: str, seeds: range) -> int:
+    """Run a scenario for each seed up to the first that fails; say how to repeat that."""
+    kind = load_scenario(directory, name)
+    for seed in seeds:
+        outcome = run_scenario(kind, seed)
+        write(f"{name} {describe(outcome)}")
+        if outcome.error is not None:
+            sys.stderr.write("".join(traceback.format_exception(outcome.error)))
+            sys.stderr.write(f"repeat with: python -m simulations run {name} {seed}\n")
+            return 1
+    return 0
+
+
+def describe(outcome: Outcome[None]) -> str:
+    """One line on a run."""
+    return (
+        f"seed {outcome.seed}: {'FAILED' if outcome.error else 'ok'}, {outcome.time_ns / 1e9:.3f} s, "
+        f"{outcome.step_count} steps, {outcome.event_count} events, trace {outcome.trace_hash}"
+    )
+
+
+def check_determinism(directory: Path, name: str, seeds: range) -> int:
+    """The determinism gate over scenarios and seeds; reports each, and fails if any differs."""
+    code = 0
+    for each in scenario_names(directory) if name == "all" else [name]:
+        for seed in seeds:
+            verdict = compare_processes(directory, each, seed)
+            write(verdict.report)
+            if not verdict.agree:
+                code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
