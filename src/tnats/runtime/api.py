@@ -80,6 +80,9 @@ class Clock(Protocol):
     def wall_ns(self) -> int:
         """Time since the Unix epoch as this machine believes; may jump either way."""
 
+    def utc_offset_ns(self) -> int:
+        """How far this machine's local time is ahead of UTC now (log lines show local time)."""
+
     async def sleep_ns(self, duration_ns: int) -> None:
         """Wait at least `duration_ns` of monotonic time (a checkpoint even at 0)."""
 

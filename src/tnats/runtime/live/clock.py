@@ -18,6 +18,9 @@ class LiveClock:
     mono_ns = staticmethod(time.monotonic_ns)
     wall_ns = staticmethod(time.time_ns)
 
+    def utc_offset_ns(self) -> int:
+        return time.localtime().tm_gmtoff * SECOND_NS
+
     async def sleep_ns(self, duration_ns: int) -> None:
         await trio.sleep(max(0, duration_ns) / SECOND_NS)
 

@@ -87,6 +87,10 @@ class SimClock:
             self._life.check()
         return self._oscillator.wall_ns()
 
+    def utc_offset_ns(self) -> int:
+        self._life.check()
+        return 0
+
     async def sleep_ns(self, duration_ns: int) -> None:
         await self.sleep_until_ns(self._oscillator.mono_ns() + max(0, duration_ns))
 
