@@ -354,6 +354,12 @@ class Process(Protocol):
         Raises DiskError when the file cannot be opened.
         """
 
+    def read_text(self, path: str) -> str:
+        """The whole of a small text file, at once: configuration. It blocks: only at start, or inside `offload`.
+
+        Raises DiskError (also for what is not UTF-8).
+        """
+
     def on_bug(self, exc: BaseException, where: str) -> None:
         """Report an exception that a bulkhead caught: logged with its trace when live, raised in simulation."""
 

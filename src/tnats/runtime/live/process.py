@@ -9,10 +9,11 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from errno import EILSEQ
 
 import trio
 
-from tnats.runtime.api import LogSink
+from tnats.runtime.api import DiskError, LogSink
 from tnats.runtime.live.log_sink import FileSink, StderrSink
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -64,6 +65,15 @@ class LiveProcess:
         )
         self._bug_sink = sink
         return sink
+
+    def read_text(self, path: str) -> str:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except OSError as error:
+            raise DiskError(f"open {path}: {(error.strerror or str(error)).lower()}", error.errno or 0) from None
+        except UnicodeDecodeError as error:
+            raise DiskError(f"{path}: not UTF-8 at byte {error.start}", EILSEQ) from None
 
     def on_bug(self, exc: BaseException, where: str) -> None:
         """Goes to the log opened last, or to standard error."""

@@ -55,6 +55,8 @@ class Node:
         self.main: Main | None = None
         self.argv: Sequence[str] = ("tnats",)
         self.environment: Mapping[str, str] = {}
+        self.texts: dict[str, str] = {}
+        """Small text files by path, as an administrator would write them: configuration."""
         # what a nemesis may change
         self.descriptors_exhausted = False
         self.memory_total_bytes = 1 << 30

@@ -6,10 +6,11 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from errno import ENOENT
 
 import trio
 
-from tnats.runtime.api import LogSink
+from tnats.runtime.api import DiskError, LogSink
 from tnats.runtime.sim import trace as kinds
 from tnats.runtime.sim.life import Life
 
@@ -98,6 +99,13 @@ class SimProcess:
     def open_log(self, target: str, *, size_max: int = 0, backups_max: int = 0) -> LogSink:
         self._life.check()
         return SimLog(self._life, target)
+
+    def read_text(self, path: str) -> str:
+        self._life.check()
+        try:
+            return self._life.node.texts[path]
+        except KeyError:
+            raise DiskError(f"open {path}: no such file or directory", ENOENT) from None
 
     def on_bug(self, exc: BaseException, where: str) -> None:
         self._life.check()

@@ -1,0 +1,72 @@
+"""The server's log: what is written, where to, and how it looks. Lines are made by `tnats.server.logging`."""
+
+from __future__ import annotations
+
+from tnats.runtime.api import LogSink, Runtime
+from tnats.server.config.options import Options
+from tnats.server.logging import Level, LogFormat
+
+STDERR = "stderr"
+
+
+class ServerLog:
+    """One server's log. A `tnats.broker.ports.Log`."""
+
+    def __init__(self, runtime: Runtime, options: Options) -> None:
+        """Opens the log the options ask for. Raises DiskError when its file cannot be opened."""
+        self._runtime = runtime
+        self._sink: LogSink | None = None
+        self.configure(options)
+
+    def configure(self, options: Options) -> None:
+        """Write as `options` ask from now on. Raises DiskError; the log then stays as it was."""
+        sink = self._runtime.process.open_log(
+            options.log_file or STDERR, size_max=options.logfile_size_limit, backups_max=options.logfile_max_num
+        )
+        if self._sink is not None:
+            self._sink.close()
+        self._sink = sink
+        self._utc = options.logtime_utc
+        self._format = LogFormat(
+            pid=self._runtime.process.pid, time=options.logtime, debug=options.debug, trace=options.trace
+        )
+
+    @property
+    def traces(self) -> bool:
+        """Whether the protocol is to be traced."""
+        return self._format.trace
+
+    def debug(self, text: str) -> None:
+        self._write(Level.DEBUG, text)
+
+    def trace(self, text: str) -> None:
+        self._write(Level.TRACE, text)
+
+    def info(self, text: str) -> None:
+        self._write(Level.INFO, text)
+
+    def warn(self, text: str) -> None:
+        self._write(Level.WARN, text)
+
+    def error(self, text: str) -> None:
+        self._write(Level.ERROR, text)
+
+    def fatal(self, text: str) -> None:
+        self._write(Level.FATAL, text)
+
+    def reopen(self) -> None:
+        """Open the file anew, after somebody moved it away."""
+        if self._sink is not None:
+            self._sink.reopen()
+            self.info("File log re-opened")
+
+    def close(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
+    def _write(self, level: Level, text: str) -> None:
+        if self._sink is None or not self._format.wants(level):
+            return
+        clock = self._runtime.clock
+        local_ns = clock.wall_ns() + (0 if self._utc else clock.utc_offset_ns())
+        self._sink.write(self._format.line(level, text, local_ns))
