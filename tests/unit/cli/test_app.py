@@ -1,0 +1,83 @@
+"""The root of the command line: what it imports, how it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tnats.cli import app
+
+LOADED = """
+import sys
+from tnats.__main__ import main
+try:
+    main({arguments!r})
+except BaseException:
+    pass
+print(",".join(name for name in {names!r} if name in sys.modules), file=sys.__stdout__)
+"""
+
+
+def loaded(arguments: list[str], names: list[str]) -> str:
+    """Which of the modules `names` a command has imported, in a fresh interpreter."""
+    code = LOADED.format(arguments=arguments, names=names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return done.stdout.decode().splitlines()[-1]
+
+
+def test_serve_imports_nothing_of_the_command_line() -> None:
+    """`tnats serve` starts without click, rich, and the client."""
+    assert loaded(["serve", "--nonsense"], ["click", "rich", "tnats.client", "tnats.cli"]) == ""
+
+
+def test_help_imports_no_command() -> None:
+    """Listing the commands imports none of them, nor trio."""
+    assert loaded(["--help"], ["click", "trio", "tnats.cli.pub", "rich"]) == "click"
+
+
+def test_a_command_imports_itself_alone() -> None:
+    """Neither other commands nor the drawing of progress bars."""
+    names = ["tnats.cli.rtt", "tnats.cli.sub", "tnats.cli.bench", "rich"]
+    assert loaded(["rtt", "--help"], names) == "tnats.cli.rtt"
+
+
+@pytest.mark.parametrize("name", [name for name, (module, _) in app.COMMANDS.items() if module])
+def test_every_command_of_the_table_exists(name: str) -> None:
+    """Each row leads to a command of that name, with help for itself and for every option."""
+    command = app.root.get_command(click.Context(app.root), name)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    commands = [command]
+    while commands:
+        one = commands.pop()
+        assert one.help
+        if isinstance(one, click.Group):
+            commands += one.commands.values()
+        for parameter in one.params:
+            assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
+
+
+def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown command and a missing argument: a hint on standard error, code 2."""
+    assert app.main(["nonsense"]) == 2
+    assert app.main(["pub"]) == 2
+    assert "No such command" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version and nothing else."""
+    assert app.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tnats ")
+
+
+@pytest.mark.parametrize("arguments", [["--creds", "x"], ["-s", "tls://host"], ["-s", "http://host"]])
+def test_operating_errors_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be done is said in one line on standard error, code 1."""
+    assert app.main(["rtt", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tnats: ")
+    assert captured.err.count("\n") == 1
