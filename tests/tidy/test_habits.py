@@ -1,0 +1,57 @@
+"""Habits that keep the tests and the documents readable."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from tests.tidy.sources import ROOT, Source, sources, test_sources
+
+OVERVIEW = ROOT / "docs" / "whats-here.md"
+TEXT_SUFFIXES = (".py", ".md", ".toml", ".pyi", ".pxd", ".sh", ".yml", ".yaml", ".conf", ".cfg", ".txt")
+FOLDERS = ("src", "tests", "docs", "simulations", "jepsen", "conf")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/\w+")
+
+
+@pytest.mark.parametrize("source", test_sources(), ids=lambda source: str(source.path.relative_to(ROOT)))
+def test_tests_say_what_they_show(source: Source) -> None:
+    """Every test function has a docstring that states its property."""
+    assert [
+        source.place(node)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and node.name != "test_sources"
+        and not ast.get_docstring(node)
+    ] == []
+
+
+def test_modules_say_what_they_are() -> None:
+    """Every module with code has a docstring."""
+    assert [source.module for source in sources() if source.tree.body and not ast.get_docstring(source.tree)] == []
+
+
+def test_no_path_of_one_machine() -> None:
+    """No file names a directory of the machine it was written on."""
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in TEXT_SUFFIXES and path.is_file():
+                for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                    if MACHINE_PATH.search(line) and path.name != "test_habits.py":
+                        found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert found == []
+
+
+def test_the_overview_names_every_module() -> None:
+    """docs/whats-here.md has every module of the package in it, by its path below src/tnats or its file name."""
+    if not OVERVIEW.exists():
+        return
+    text = OVERVIEW.read_text(encoding="utf-8")
+    missing = []
+    for source in sources():
+        path = source.path.relative_to(ROOT / "src" / "tnats")
+        if source.tree.body and path.name != "__init__.py" and path.name not in text and path.stem not in text:
+            missing.append(str(path))
+    assert missing == []
