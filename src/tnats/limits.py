@@ -107,7 +107,8 @@ SMALL_STAGE_BYTES = 2 * KIB
 """A first stage is small, so that a message for thousands of subscribers does not touch thousands of large ones."""
 
 STAGES_KEPT_MAX = 64
-"""Free stages of either size that a reactor keeps: 4 MiB."""
+SMALL_STAGES_KEPT_MAX = 1024
+"""Free stages that a reactor keeps: 4 and 2 MiB."""
 
 BUFFERS_PER_WRITE_MAX = 128
 """Entries of one vectored write."""
@@ -169,3 +170,50 @@ FIRST_PING_NS = 2 * SECOND_NS
 
 RTT_REFRESH_NS = 3600 * SECOND_NS
 """A round-trip time is measured anew after so long even if there is traffic."""
+
+# ------------------------------------------------------------------ jetstream: streams
+
+ATOMIC_BATCH_MSGS_MAX = 1000
+"""Messages of one atomic batch (ADR-50)."""
+
+ATOMIC_BATCHES_PER_STREAM_MAX = 50
+"""Open atomic batches of one stream (ADR-50)."""
+
+ATOMIC_BATCHES_PER_SERVER_MAX = 1000
+"""Open atomic batches of all streams (ADR-50)."""
+
+ATOMIC_BATCH_IDLE_NS_MAX = 10 * SECOND_NS
+"""An open batch without a message for so long is given up (ADR-50)."""
+
+ATOMIC_STAGED_BYTES_MAX = 128 * MIB
+"""Bytes of all open atomic batches of one stream: they wait in memory, and 50 times 1000 messages may be large."""
+
+BATCH_ID_BYTES_MAX = 64
+"""Length of a batch id (ADR-50)."""
+
+FAST_BATCHES_PER_STREAM_MAX = 1000
+"""Open fast batches of one stream."""
+
+FAST_BATCHES_PER_SERVER_MAX = 50_000
+"""Open fast batches of all streams."""
+
+FAST_BATCH_WINDOW_MSGS_MAX = 500
+"""Messages between two acks, shared by the open fast batches of a stream."""
+
+FAST_BATCH_WINDOW_MSGS = 10
+"""Messages between two acks where the publisher names no number."""
+
+FAST_BATCH_IDLE_NS_MAX = 10 * SECOND_NS
+"""A fast batch without a message for so long is given up."""
+
+EXPIRE_MSGS_PER_ENTRY_MAX = 10_000
+"""Messages that one log entry removes for their age, so that applying it stays short."""
+
+COUNTER_TOTALS_MAX = 10_000
+"""Counter totals kept in memory per stream; others are read from the subject's last message."""
+
+MESSAGE_HEADERS_BYTES_MAX = 64 * KIB - 1
+"""Header block of a stored message."""
+
+CLOSE_STEP_NS = SECOND_NS
+"""At most so long between two clients when all of them are closed one by one."""

@@ -15,6 +15,9 @@ from types import ModuleType
 
 from tnats.errors import TnatsError
 
+compiled = False
+"""Stands in for `cython.compiled` in a hot module where Cython is not installed."""
+
 
 def select(name: str, choice: str) -> ModuleType:
     """Import the hot module `name` in the build that `choice` (auto, require, off) asks for.

@@ -1,0 +1,9 @@
+"""Core messaging: connections in, plans, deliveries out. Start at `broker.Broker`; the hot loop is `hot.py`."""
+
+from __future__ import annotations
+
+import os
+
+from tnats import speedups
+
+speedups.select("tnats.broker.hot", os.environ.get("TNATS_SPEEDUPS", "auto"))

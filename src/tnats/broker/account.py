@@ -1,0 +1,91 @@
+"""One account's share of the broker: its subscriptions, plans, mappings, clients and counters.
+
+An account is a subject space of its own. Shared tables change only in the synchronous functions here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tnats.broker.hot import Plan, Subscription
+from tnats.broker.plan import NOWHERE, PlanTable, special_plan
+from tnats.subjects.draw import Draw
+from tnats.subjects.mappings import Mapping, find_mapping
+from tnats.subjects.sublist import Sublist
+from tnats.subjects.tokens import has_wildcard
+
+if TYPE_CHECKING:
+    from tnats.broker.connection import Connection
+    from tnats.broker.ports import InterestObserver
+
+
+@attrs.define
+class Traffic:
+    """Messages and payload bytes, in and out."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+
+    def add(self, other: Traffic) -> None:
+        self.in_msgs += other.in_msgs
+        self.in_bytes += other.in_bytes
+        self.out_msgs += other.out_msgs
+        self.out_bytes += other.out_bytes
+
+
+class Account:
+    """See the module's text."""
+
+    def __init__(self, name: str, draw: Draw) -> None:
+        self.name = name
+        self.sublist: Sublist[Subscription] = Sublist(cache_entries_max=0)  # the plans are the cache
+        self.plans = PlanTable(self.sublist)
+        self.mappings: Sequence[Mapping] = ()
+        self.clients: dict[int, Connection] = {}
+        """Logged-in client connections by cid."""
+        self.closed_traffic = Traffic()
+        """Of connections that are gone."""
+        self.slow_consumer_count = 0
+        self.observers: list[InterestObserver] = []
+        self._draw = draw
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription to a valid pattern."""
+        self.sublist.insert(subscription)
+        self._invalidate(subscription)
+        for observer in self.observers:
+            observer.on_subscribed(subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Take a subscription out; nothing happens if it is not in."""
+        if self.sublist.remove(subscription):
+            self._invalidate(subscription)
+            for observer in self.observers:
+                observer.on_unsubscribed(subscription)
+
+    def map_subject(self, subject: bytes) -> tuple[bytes, bool]:
+        """What a client's message on `subject` is published on (empty: dropped), and whether that is always so."""
+        mapping = find_mapping(self.mappings, subject) if self.mappings else None
+        if mapping is None:
+            return subject, True
+        return mapping.apply(subject, self._draw), mapping.is_fixed
+
+    def find_plan(self, subject: bytes) -> Plan:
+        """The plan for a subject after mapping."""
+        return self.plans.find(subject) if subject else special_plan(subject, NOWHERE)
+
+    def traffic(self) -> Traffic:
+        """All of this account's client traffic so far."""
+        total = attrs.evolve(self.closed_traffic)
+        for client in self.clients.values():
+            total.add(client.traffic())
+        return total
+
+    def _invalidate(self, subscription: Subscription) -> None:
+        subject = subscription.subject
+        self.plans.invalidate(subject, literal=not has_wildcard(subject))

@@ -1,0 +1,576 @@
+"""One client connection: its states, its control lines, its end.
+
+Theory of operation
+-------------------
+The reactor reads and `hot.Inbound` handles publishes; everything else a client says arrives here as `on_...`, a plain
+function inside the reactor's pass. What takes time is done by the connection's own task, `run`, which is woken for it:
+waiting for room to write (with the write deadline), comparing a bcrypt password, making a fast producer wait.
+
+A connection moves through the states of `MOVES` and no others. It is closed by `close`, from anywhere, once: from then
+on it has no subscriptions, is not read, and its task writes what is left (within LINGER_NS) and ends.
+
+A client's fault is never an exception: it is answered with its documented `-ERR`, and closes where documented.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from tnats.auth.permissions import ReplyGrants, Rules
+from tnats.auth.users import Admitted, BcryptCheck, ConnectionType, Outcome, Refusal, Refused
+from tnats.broker.account import Account, Traffic
+from tnats.broker.control import WITHOUT_ARGUMENTS, Verb, could_begin_verb, split_verb
+from tnats.broker.hot import Inbound, Outbound, Plan, Subscription
+from tnats.broker.plan import DENIED, special_plan
+from tnats.errors import ensure
+from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
+from tnats.limits import CONTROL_LINE_BYTES_MAX, LINGER_NS, PAYLOAD_SIZE_MAX, STALL_NS, STALL_PER_READ_NS
+from tnats.runtime.api import Conn, ConnectionBroken
+from tnats.subjects.tokens import is_valid_literal, is_valid_pattern, to_text
+from tnats.wire import errors
+from tnats.wire.client import (
+    OK_LINE,
+    PING_LINE,
+    PONG_LINE,
+    parse_hpub_arguments,
+    parse_pub_arguments,
+    parse_sub_arguments,
+    parse_unsub_arguments,
+)
+from tnats.wire.connect import ConnectOptions, parse_connect
+from tnats.wire.errors import ClosedReason, WireError
+from tnats.wire.info import encode_info
+
+if TYPE_CHECKING:
+    from tnats.broker.broker import Broker
+
+RESERVED_SUBJECTS = (b"$GNR.", b"_GR_.", b"$NRG.")
+"""Published to between servers only."""
+RESERVED_QUEUE = b"_sys_"
+
+
+class State(enum.Enum):
+    GREETED = "greeted"
+    """INFO is sent. Without CONNECT a client may go on if nobody needs to log in."""
+    LOGGING_IN = "logging in"
+    """CONNECT is being judged; nothing is handled meanwhile."""
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+MOVES = {
+    State.GREETED: frozenset((State.LOGGING_IN, State.CLOSED)),
+    State.LOGGING_IN: frozenset((State.OPEN, State.CLOSED)),
+    State.OPEN: frozenset((State.LOGGING_IN, State.CLOSED)),  # a second CONNECT logs in anew
+    State.CLOSED: frozenset(),
+}
+
+
+class Connection:
+    """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
+
+    __slots__ = (
+        "_first_pong_sent", "_grants", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker",
+        "cid", "conn", "connection_type", "inbound", "inbox", "last_in_ns", "name_of_user", "nonce", "options",
+        "outbound", "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "rules",
+        "started_ns", "state", "stopped_ns", "subscriptions",
+    )  # fmt: skip
+
+    def __init__(self, broker: Broker, conn: Conn, cid: int, connection_type: ConnectionType, now_ns: int) -> None:
+        options = broker.options
+        self.broker = broker
+        self.conn = conn
+        self.cid = cid
+        self.connection_type = connection_type
+        self.state = State.GREETED
+        self.reason: ClosedReason | None = None
+        self.outbound = Outbound(broker.exchange, self, conn.write, options.max_pending)
+        self.inbound = Inbound(broker.exchange, self, self.outbound, conn)
+        self.inbox = None
+        self.account: Account = broker.account()
+        self.rules: Rules | None = None
+        self.options = ConnectOptions()
+        self.name_of_user = ""
+        self.nonce = ""
+        self.subscriptions: dict[bytes, Subscription] = {}
+        """By sid."""
+        self.started_ns = now_ns
+        self.last_in_ns = now_ns
+        self.stopped_ns = 0
+        self.rtt_ns = 0
+        self.rtt_measured_ns = 0
+        self.ping_sent_ns = 0
+        self.pings_outstanding = 0
+        self._first_pong_sent = False
+        self._grants: ReplyGrants | None = None
+        self._login: BcryptCheck | None = None
+        self._stalled = False
+        self._stall_budget_ns = STALL_PER_READ_NS
+        self._wake = trio.Event()
+        self.apply_limits()
+
+    # ------------------------------------------------------------------ beginning, supervising, ending
+
+    def greet(self) -> None:
+        """Send INFO, and decide what may come before CONNECT."""
+        gatekeeper = self.broker.gatekeeper
+        if gatekeeper.nonce_required:
+            self.nonce = encode_nonce(self.broker.runtime.chance.entropy(NONCE_ENTROPY_BYTES))
+        self.inbound.locked = not gatekeeper.no_auth_required
+        self.inbound.ceremony = True  # absent options default to verbose and pedantic
+        if not self.inbound.locked:
+            self.account.clients[self.cid] = self
+        self.outbound.put_bytes(self._info_line())
+
+    async def run(self) -> None:
+        """The connection's task: everything that has to wait."""
+        try:
+            while self.state is not State.CLOSED:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                if self._login is not None:
+                    await self._finish_login()
+                if self._stalled:
+                    await self._sit_out_stall()
+                if self.outbound.blocked:
+                    await self._write_rest()
+            await self._linger()
+        finally:
+            self.close(ClosedReason.SERVER_SHUTDOWN)
+            self.outbound.flush()
+            self.outbound.discard()
+            self.conn.close()
+
+    def close(self, reason: ClosedReason, *, flush: bool = True) -> None:
+        """End the connection. What is already queued is written, unless `flush` is False."""
+        if self.state is State.CLOSED:
+            return
+        self._move(State.CLOSED)
+        self.reason = reason
+        self.inbound.close()
+        self.outbound.close()
+        if not flush:
+            self.outbound.discard()
+        for subscription in self.subscriptions.values():
+            self.account.unsubscribe(subscription)
+        self.broker.on_closed(self)
+        self._wake.set()
+
+    def _move(self, state: State) -> None:
+        ensure(state in MOVES[self.state], f"cid {self.cid}: no way from {self.state.value} to {state.value}")
+        self.state = state
+
+    async def _write_rest(self) -> None:
+        """Write as the connection makes room; cut it off when it makes none for the write deadline."""
+        clock = self.broker.runtime.clock
+        while self.outbound.blocked and self.state is not State.CLOSED:
+            with clock.deadline(clock.mono_ns() + self.broker.options.write_deadline_ns) as scope:
+                try:
+                    await self.conn.wait_writable()
+                except ConnectionBroken as broken:
+                    self.on_write_error(str(broken))
+                    return
+            if scope.cancelled_caught:
+                self.broker.count_slow_consumer(self)
+                self.close(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE, flush=False)
+            else:
+                self.outbound.flush()
+
+    async def _linger(self) -> None:
+        """Give the peer a moment to take what was said last."""
+        clock = self.broker.runtime.clock
+        with clock.deadline(clock.mono_ns() + LINGER_NS):
+            try:
+                while not self.outbound.flush() and self.outbound.pending():
+                    await self.conn.wait_writable()
+            except ConnectionBroken:
+                pass
+
+    def apply_limits(self) -> None:
+        """Take over the limits of the broker's options."""
+        options = self.broker.options
+        self.inbound.max_payload = PAYLOAD_SIZE_MAX if options.max_payload < 0 else options.max_payload
+        self.inbound.max_control_line = min(options.max_control_line, CONTROL_LINE_BYTES_MAX)
+        self.inbound.forget()
+        self.outbound.drops_when_gated = options.no_fast_producer_stall
+
+    # ------------------------------------------------------------------ what is said to the client
+
+    def send_error(self, error: WireError) -> None:
+        """Queue an -ERR, and close where it closes."""
+        self.outbound.put_bytes(error.line)
+        if error.reason is not None:
+            self.close(error.reason)
+
+    def send_info(self) -> None:
+        """Tell the client of changes, if it understands that (client protocol, "INFO fields")."""
+        if self.options.protocol >= 1 and self._first_pong_sent and self.state is State.OPEN:
+            self.outbound.put_bytes(self._info_line())
+
+    def ping(self, now_ns: int) -> None:
+        self.pings_outstanding += 1
+        self.ping_sent_ns = now_ns
+        self.outbound.put_bytes(PING_LINE)
+
+    def _info_line(self, *, connected: bool = False) -> bytes:
+        gatekeeper = self.broker.gatekeeper
+        info = attrs.evolve(
+            self.broker.info,
+            auth_required=not gatekeeper.no_auth_required and not gatekeeper.stands_in_for_nobody,
+            client_id=self.cid,
+            client_ip=self.conn.peer[0],
+            nonce=self.nonce,
+        )
+        if connected:
+            info.connect_info = True
+            info.remote_account = self.account.name
+        return encode_info(info)
+
+    # ------------------------------------------------------------------ control lines
+
+    def on_control(self, line: bytes) -> tuple[bytes, bytes, int, int] | None:
+        found = split_verb(line)
+        if found is None:
+            self.on_unknown_operation()
+            return None
+        verb, arguments = found
+        if len(arguments) > self.inbound.max_control_line and verb not in WITHOUT_ARGUMENTS:
+            self.send_error(errors.MAX_CONTROL_LINE_EXCEEDED)
+            return None
+        if verb is Verb.PUB or verb is Verb.HPUB:
+            return self._on_publish_line(verb, arguments)
+        if verb is Verb.SUB:
+            self._on_sub(arguments)
+        elif verb is Verb.UNSUB:
+            self._on_unsub(arguments)
+        elif verb is Verb.PING:
+            self._on_ping()
+        elif verb is Verb.PONG:
+            self._on_pong()
+        elif verb is Verb.CONNECT:
+            self._on_connect(arguments)
+        elif verb is Verb.ERR:
+            self.broker.log.error(f"{self} - Client Error {to_text(arguments)}")
+            self.close(ClosedReason.PARSE_ERROR)
+        return None
+
+    def on_partial(self, line: bytes) -> bytes:
+        if not could_begin_verb(line):
+            self.on_unknown_operation()
+            return b""
+        found = split_verb(line)
+        if found is not None:
+            verb, arguments = found
+            if verb in WITHOUT_ARGUMENTS:
+                return verb.value
+            if len(arguments) > self.inbound.max_control_line:
+                self.send_error(errors.MAX_CONTROL_LINE_EXCEEDED)
+                return b""
+            if not arguments:
+                return verb.value + b" "  # any number of blanks is as good as one
+        return line
+
+    def on_unknown_operation(self) -> None:
+        self.send_error(errors.UNKNOWN_PROTOCOL_OPERATION)
+
+    def on_locked(self) -> None:
+        outcome = self.broker.gatekeeper.check(
+            self.options, nonce=self.nonce.encode(), connection_type=self.connection_type
+        )
+        self._move(State.LOGGING_IN)
+        self._settle_login(outcome if isinstance(outcome, Admitted) else _NO_CREDENTIALS)
+
+    def _violation(self, what: str) -> None:
+        """Close without a word; only the log tells."""
+        self.broker.log.error(f"{self} - {what}")
+        self.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    def _on_ping(self) -> None:
+        self.outbound.put_bytes(PONG_LINE)
+        if not self._first_pong_sent and self.state is State.OPEN:
+            self._first_pong_sent = True
+            if self.options.protocol >= 1:
+                self.outbound.put_bytes(self._info_line(connected=True))
+
+    def _on_pong(self) -> None:
+        self.pings_outstanding = 0
+        if self.ping_sent_ns:
+            self.rtt_measured_ns = self.broker.now_ns()
+            self.rtt_ns = max(1, self.rtt_measured_ns - self.ping_sent_ns)
+            self.ping_sent_ns = 0
+
+    # ------------------------------------------------------------------ CONNECT
+
+    def _on_connect(self, arguments: bytes) -> None:
+        options = parse_connect(arguments, self.options)
+        if options is None:
+            self._violation("bad CONNECT")
+            return
+        self._move(State.LOGGING_IN)
+        self.options = options
+        self.rtt_measured_ns = self.broker.now_ns()
+        self.rtt_ns = max(1, self.rtt_measured_ns - self.started_ns)
+        self.broker.keepalive.watch(self)
+        self._leave_account()
+        outcome = self._judge(options)
+        if isinstance(outcome, BcryptCheck):
+            self._login = outcome
+            self._halt()
+        else:
+            self._settle_login(outcome)
+            if self.state is State.OPEN:
+                self._finish_connect()
+
+    def _judge(self, options: ConnectOptions) -> Outcome:
+        return self.broker.gatekeeper.check(options, nonce=self.nonce.encode(), connection_type=self.connection_type)
+
+    async def _finish_login(self) -> None:
+        check = self._login
+        assert check is not None
+        outcome = await self.broker.runtime.processor.offload(check.run, kind="login")
+        self._login = None
+        if self.state is State.CLOSED:
+            return
+        self._settle_login(outcome)
+        if self.state is State.OPEN:
+            self._finish_connect()
+            self._go_on()
+
+    def _settle_login(self, outcome: Admitted | Refused) -> None:
+        """Enter the account, or be refused."""
+        if isinstance(outcome, Refused):
+            self.broker.log.error(f"{self} - authentication error: {outcome.detail}")
+            self.outbound.put_bytes(errors.AUTHORIZATION_VIOLATION.line)
+            self.close(ClosedReason(outcome.reason.value))
+            return
+        self._move(State.OPEN)
+        self._take_user(outcome)
+        user = outcome.user
+        self.account = self.broker.account(user.account) if user is not None else self.broker.account()
+        self.inbound.locked = False
+        self.account.clients[self.cid] = self
+        self.broker.on_logged_in(self)
+
+    def _take_user(self, outcome: Admitted) -> None:
+        """Name and permissions."""
+        user = outcome.user
+        self.name_of_user = outcome.name
+        self.rules = Rules(user.permissions) if user is not None and user.permissions is not None else None
+        responses = self.rules.responses if self.rules is not None else None
+        self._grants = ReplyGrants(responses) if responses is not None else None
+        self.outbound.tracks_replies = self._grants is not None
+        self.inbound.forget()
+
+    def _finish_connect(self) -> None:
+        """What CONNECT asks for, once it is admitted."""
+        options = self.options
+        if options.protocol not in (0, 1):
+            self.send_error(errors.INVALID_CLIENT_PROTOCOL)
+            return
+        headers = options.headers and not self.broker.options.no_header_support
+        if options.no_responders and not headers:
+            self.send_error(errors.NO_RESPONDERS_REQUIRES_HEADERS)
+            return
+        self.inbound.headers = headers
+        self.outbound.headers = headers
+        self.inbound.no_responders = options.no_responders
+        self.inbound.echo = options.echo
+        self.inbound.ceremony = options.verbose or options.pedantic
+        self._say_ok()
+
+    def apply_gatekeeper(self) -> None:
+        """Who may connect has changed: judge the last CONNECT again. Subscriptions no longer allowed go."""
+        if self.state is not State.OPEN:
+            return
+        outcome = self._judge(self.options)
+        if isinstance(outcome, BcryptCheck):
+            outcome = outcome.if_equal  # the password was compared when it was given
+        if isinstance(outcome, Refused):
+            self.send_error(errors.AUTHORIZATION_VIOLATION)
+            return
+        self._take_user(outcome)
+        for subscription in list(self.subscriptions.values()):
+            subject, queue = subscription.subject, subscription.queue
+            if self.rules is not None and not self.rules.may_subscribe(subject, queue):
+                self.end_subscription(subscription)
+                self.outbound.put_bytes(errors.subscription_violation(subject, queue, subscription.sid))
+            else:
+                subscription.checked = self.rules is not None and self.rules.needs_delivery_check(subject, queue)
+        self.account.plans.invalidate_all()
+
+    def _leave_account(self) -> None:
+        """Drop the subscriptions of an earlier CONNECT."""
+        for subscription in self.subscriptions.values():
+            self.account.unsubscribe(subscription)
+        self.subscriptions.clear()
+        self.account.clients.pop(self.cid, None)
+
+    def _say_ok(self) -> None:
+        if self.options.verbose:
+            self.outbound.put_bytes(OK_LINE)
+
+    # ------------------------------------------------------------------ SUB, UNSUB
+
+    def _on_sub(self, arguments: bytes) -> None:
+        parsed = parse_sub_arguments(arguments)
+        if parsed is None:
+            self._violation("bad SUB arguments")
+            return
+        subject, queue, sid = parsed
+        options = self.broker.options
+        if queue == RESERVED_QUEUE or (self.rules is not None and not self.rules.may_subscribe(subject, queue)):
+            self.outbound.put_bytes(errors.subscription_violation(subject, queue))
+            self.broker.log.error(f"{self} - Subscription Violation - subject {to_text(subject)!r}")
+        elif 0 <= options.max_subscription_tokens <= subject.count(b"."):
+            self.outbound.put_bytes(errors.too_many_tokens(subject))
+        elif 0 <= options.max_subscriptions <= len(self.subscriptions):
+            self.send_error(errors.MAX_SUBSCRIPTIONS_EXCEEDED)
+        elif sid in self.subscriptions:
+            self._say_ok()
+        elif not is_valid_pattern(subject):
+            self.send_error(errors.INVALID_SUBJECT)
+        else:
+            subscription = Subscription(self, subject, queue, sid)
+            subscription.checked = self.rules is not None and self.rules.needs_delivery_check(subject, queue)
+            self.subscriptions[sid] = subscription
+            self.account.subscribe(subscription)
+            self._say_ok()
+
+    def _on_unsub(self, arguments: bytes) -> None:
+        parsed = parse_unsub_arguments(arguments)
+        if parsed is None:
+            self._violation("bad UNSUB arguments")
+            return
+        sid, max_msgs = parsed
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if max_msgs > subscription.delivered:
+                subscription.max_msgs = max_msgs
+            else:
+                self.end_subscription(subscription)
+        self._say_ok()
+
+    def end_subscription(self, subscription: Subscription) -> None:
+        if self.subscriptions.get(subscription.sid) is subscription:
+            del self.subscriptions[subscription.sid]
+            self.account.unsubscribe(subscription)
+
+    def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
+        return self.rules is None or self.rules.may_receive(subject, subscription.queue)
+
+    # ------------------------------------------------------------------ PUB, HPUB
+
+    def _on_publish_line(self, verb: Verb, arguments: bytes) -> tuple[bytes, bytes, int, int] | None:
+        """A publish that is not of the plain form."""
+        if verb is Verb.HPUB:
+            if not self.inbound.headers:
+                self.on_headers_refused()
+                return None
+            shape = parse_hpub_arguments(arguments)
+        else:
+            plain = parse_pub_arguments(arguments)
+            shape = plain and (plain[0], plain[1], 0, plain[2])
+        if shape is None:
+            self._violation(f"bad {verb.name} arguments")
+        return shape
+
+    def on_payload_too_large(self, size: int) -> None:
+        self.broker.log.error(f"{self} - maximum payload exceeded: {size} vs {self.inbound.max_payload}")
+        self.send_error(errors.MAX_PAYLOAD_VIOLATION)
+
+    def on_headers_refused(self) -> None:
+        self._violation("message headers not supported")
+
+    def find_plan(self, subject: bytes) -> Plan:
+        mapped, self_same = self.account.map_subject(subject)
+        self.inbound.fickle = not self_same
+        if mapped.startswith(RESERVED_SUBJECTS):
+            return special_plan(mapped, DENIED)
+        if self.rules is not None and mapped and not self.rules.may_publish(mapped):
+            if self._grants is None or not self._grants.use(mapped, self.broker.now_ns()):
+                return special_plan(mapped, DENIED)
+            self.inbound.fickle = True
+        return self.account.find_plan(mapped)
+
+    def on_denied(self, subject: bytes) -> None:
+        self.outbound.put_bytes(errors.publish_violation(subject))
+        self.broker.log.error(f"{self} - Publish Violation - subject {to_text(subject)!r}")
+
+    def on_publish(self, plan: Plan, subject: bytes, reply: bytes) -> bool:
+        if self.options.pedantic and not is_valid_literal(subject):
+            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+        if plan.special is DENIED:
+            return True
+        if self.inbound.reserved:
+            self.outbound.put_bytes(errors.reply_violation(reply))
+            self.broker.log.error(f"{self} - Publish Violation - reply {to_text(reply)!r}")
+            return False
+        self._say_ok()
+        return True
+
+    def on_no_responders(self, subject: bytes, reply: bytes) -> None:
+        headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+        for subscription in self.account.sublist.match(reply).plain:
+            if subscription.client is self:
+                self.outbound.put_bytes(
+                    b"HMSG %b %b %d %d\r\n%b\r\n" % (reply, subscription.sid, len(headers), len(headers), headers)
+                )
+                return
+
+    def on_reply_delivered(self, reply: bytes) -> None:
+        if self._grants is not None and self.rules is not None and not self.rules.may_publish(reply):
+            self._grants.grant(reply, self.broker.now_ns())
+
+    # ------------------------------------------------------------------ falling behind
+
+    def on_stall(self) -> None:
+        if not self._stalled and self._stall_budget_ns > 0:
+            self._stalled = True
+            self._stall_budget_ns -= STALL_NS
+            self._halt()
+
+    async def _sit_out_stall(self) -> None:
+        await self.broker.runtime.clock.sleep_ns(STALL_NS)
+        self._stalled = False
+        self._go_on()
+
+    def start_read(self, now_ns: int) -> None:
+        """The reactor is about to read."""
+        self.last_in_ns = now_ns
+        self._stall_budget_ns = STALL_PER_READ_NS
+
+    def _halt(self) -> None:
+        """Handle nothing more until `_go_on`; bytes wait in the kernel."""
+        self.inbound.halted = True
+        self.broker.poller.pause(self.conn)
+        self._wake.set()
+
+    def _go_on(self) -> None:
+        if self.state is not State.CLOSED:
+            self.broker.poller.resume(self.conn)
+            self.broker.reactor.resume(self)
+
+    def on_blocked(self) -> None:
+        self._wake.set()
+
+    def on_slow_consumer(self) -> None:
+        self.broker.count_slow_consumer(self)
+        self.close(ClosedReason.SLOW_CONSUMER_PENDING_BYTES, flush=False)
+
+    def on_write_error(self, reason: str) -> None:
+        self.close(ClosedReason.WRITE_ERROR, flush=False)
+
+    # ------------------------------------------------------------------ figures
+
+    def traffic(self) -> Traffic:
+        return Traffic(self.inbound.msgs, self.inbound.bytes, self.outbound.msgs, self.outbound.bytes)
+
+    def __str__(self) -> str:
+        return f"{self.conn.peer[0]}:{self.conn.peer[1]} - cid:{self.cid}"
+
+
+_NO_CREDENTIALS = Refused(Refusal.AUTHENTICATION, "something other than CONNECT came first")

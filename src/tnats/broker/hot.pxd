@@ -1,0 +1,241 @@
+# C types for hot.py, and the primitives of memory.py as C. No logic: that is in hot.py alone.
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from libc.string cimport memchr, memcmp, memcpy
+
+
+
+cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, FLUSH_BYTES, OWN_BODY_BYTES, READ_BYTES, SETTLE_ROUNDS_MAX
+cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX, VIEW_BYTES
+cdef Py_ssize_t DELIVERIES_PER_FEED_MAX
+cdef int UPPER_C, LOWER_C, TAB, LF, CR, SPACE
+cdef bytes PUB, HPUB
+cdef bytearray NO_STAGE
+cdef tuple RESERVED_REPLIES
+
+
+cdef inline const unsigned char *pin(bytearray buffer, Py_ssize_t end) noexcept:
+    return <const unsigned char *>PyByteArray_AS_STRING(buffer)
+
+
+cdef inline Py_ssize_t find(const unsigned char *data, int byte, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef const unsigned char *at = NULL
+    if end > start:
+        at = <const unsigned char *>memchr(data + start, byte, end - start)
+    return -1 if at == NULL else at - data
+
+
+cdef inline Py_ssize_t find_last(const unsigned char *data, int byte, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef Py_ssize_t at = end - 1
+    while at >= start and data[at] != byte:
+        at -= 1
+    return at if at >= start else -1
+
+
+cdef inline bint begins(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, const unsigned char *prefix, Py_ssize_t prefix_size
+) noexcept:
+    return start + prefix_size <= end and memcmp(data + start, prefix, prefix_size) == 0
+
+
+cdef inline Py_ssize_t decimal(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef Py_ssize_t number = 0
+    if end <= start or end - start > 9:
+        return -1
+    while start < end:
+        if data[start] < 48 or data[start] > 57:
+            return -1
+        number = number * 10 + data[start] - 48
+        start += 1
+    return number
+
+
+cdef inline bytearray new_stage(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
+cdef inline void clear_stage(bytearray stage) noexcept:
+    pass
+
+
+cdef inline void append(
+    bytearray stage, Py_ssize_t used, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    memcpy(PyByteArray_AS_STRING(stage) + used, data + start, end - start)
+
+
+cdef inline bytearray allocate(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
+cdef class Exchange:
+    cdef public object draw, wake, view
+    cdef public bint passing
+    cdef public bytearray buffer
+    cdef public list stages, small_stages, dirty, borrowers, inboxes
+    @cython.locals(outbound=Outbound)
+    cpdef release_buffer(self)
+    @cython.locals(outbound=Outbound, inbox=Inbox, rounds=int, inboxes=list, dirty=list)
+    cpdef settle(self)
+
+
+@cython.final
+cdef class Outbound:
+    cdef public Exchange exchange
+    cdef public object owner, write
+    cdef public bytearray stage
+    cdef public list queue
+    cdef public Py_ssize_t max_pending, sent, used, capacity, queued
+    cdef public bint dirty, blocked, borrowed, closed, gated, drops_when_gated, headers, tracks_replies
+    cdef public long long msgs, bytes
+    cpdef Py_ssize_t pending(self)
+    @cython.locals(head_size=Py_ssize_t, size=Py_ssize_t, used=Py_ssize_t)
+    cdef bint put(self, bytes head, const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
+    cpdef bint put_bytes(self, bytes data) except -1
+    @cython.locals(head_size=Py_ssize_t, size=Py_ssize_t)
+    cpdef bint put_view(self, bytes head, object view, bint borrowed) except -1
+    @cython.locals(exchange=Exchange, pending=Py_ssize_t)
+    cdef bint admit(self, Py_ssize_t size) except -1
+    @cython.locals(stage=bytearray, sent=Py_ssize_t, kept=Py_ssize_t)
+    cdef bint make_room(self, Py_ssize_t size) except -1
+    @cython.locals(exchange=Exchange)
+    cdef take_stage(self, Py_ssize_t size, bint small)
+    cdef seal(self)
+    cdef lose_stage(self)
+    @cython.locals(exchange=Exchange)
+    cdef drop_stage(self)
+    cpdef bint flush(self) except -1
+    @cython.locals(queue=list, buffers=list, offered=Py_ssize_t, taken=Py_ssize_t, index=Py_ssize_t, complete=bint)
+    cdef bint write_once(self) except -1
+    @cython.locals(queue=list, index=Py_ssize_t)
+    cpdef own(self)
+    cpdef close(self)
+    cpdef discard(self)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Message:
+    cdef readonly bytes subject, reply, data
+    cdef readonly Py_ssize_t header_size
+    cdef readonly Origin origin
+    cdef readonly Subscription subscription
+
+
+@cython.final
+cdef class Inbox:
+    cdef public Exchange exchange
+    cdef public Origin origin
+    cdef public object deliver
+    cdef public list batch
+    cdef public long long msgs, bytes
+    @cython.locals(exchange=Exchange)
+    cdef add(self, Message message)
+    cpdef drain(self)
+
+
+@cython.final
+cdef class Subscription:
+    cdef readonly object client
+    cdef readonly bytes subject, queue, sid
+    cdef readonly Outbound outbound
+    cdef readonly Inbox inbox
+    cdef public long long max_msgs, delivered
+    cdef public bint checked
+
+
+@cython.final
+cdef class Target:
+    cdef readonly Subscription subscription
+    cdef readonly Outbound outbound
+    cdef readonly Inbox inbox
+    cdef readonly bytes subject, head, header_head
+    @cython.locals(subscription=Subscription, outbound=Outbound, inbox=Inbox)
+    cdef bint deliver(
+        self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, object view, bint borrowed
+    ) except -1
+
+
+@cython.final
+cdef class Epoch:
+    cdef public long long number
+
+
+@cython.final
+cdef class Plan:
+    cdef readonly bytes subject
+    cdef public Epoch cell
+    cdef readonly object builder
+    cdef public long long epoch
+    cdef public bint kept
+    cdef public list targets, groups
+    cdef public object special
+    cdef Py_ssize_t route(
+        self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
+    ) except -1
+    @cython.locals(
+        delivered=Py_ssize_t, borrowed=bint, target=Target, group=list, count=Py_ssize_t, first=Py_ssize_t,
+        step=Py_ssize_t, index=Py_ssize_t
+    )
+    cdef Py_ssize_t fan_out(
+        self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
+    ) except -1
+
+
+cdef class Origin:
+    cdef public Exchange exchange
+    cdef public object owner
+    cdef public Outbound outbound
+    cdef public bint echo, stalls
+    cdef public Py_ssize_t reply_size, header_size, size
+    cpdef Py_ssize_t publish(self, Plan plan, bytes reply, Py_ssize_t header_size, bytes data) except -1
+    cpdef Py_ssize_t route_bytes(self, Plan plan, bytes tail) except -1
+    @cython.locals(end=Py_ssize_t)
+    cdef Message message(
+        self, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, Subscription subscription
+    )
+    @cython.locals(size=Py_ssize_t)
+    cdef bytes without_headers(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop)
+
+
+@cython.final
+cdef class Inbound(Origin):
+    cdef public object read_into
+    cdef public bint closed, halted, deferred, locked, ceremony, no_responders, headers, reserved, fickle
+    cdef public bytes tail, line, irregular, subject, prefix
+    cdef public bytearray body
+    cdef public Plan plan
+    cdef public Py_ssize_t max_payload, max_control_line, have, start_offset
+    cdef public long long msgs, bytes
+    cpdef forget(self)
+    @cython.locals(exchange=Exchange, body=bytearray, held=Py_ssize_t, size=Py_ssize_t)
+    cpdef Py_ssize_t receive(self) except -2
+    @cython.locals(exchange=Exchange, held=Py_ssize_t)
+    cpdef resume(self)
+    @cython.locals(
+        data="const unsigned char *", line=bytes, line_size=Py_ssize_t, msgs="long long", total="long long",
+        pos=Py_ssize_t, need=Py_ssize_t, first=Py_ssize_t, end_of_line=Py_ssize_t, publish=bint, size=Py_ssize_t,
+        stop=Py_ssize_t, start=Py_ssize_t, work=Py_ssize_t, delivered=Py_ssize_t
+    )
+    cpdef feed(self, bytearray buffer, Py_ssize_t end)
+    @cython.locals(body=bytearray)
+    cdef keep(self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t need)
+    @cython.locals(
+        rest=Py_ssize_t, headers=bint, end=Py_ssize_t, prefix_size=Py_ssize_t, space=Py_ssize_t
+    )
+    cdef bint read_line(self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t end_of_line) except -1
+    @cython.locals(last=Py_ssize_t)
+    cdef bint read_shape(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bint headers) except -1
+    cdef bint read_other(self, bytes line) except -1
+    cdef bint accept_line(self, bytes reply, bint headers) except -1
+    @cython.locals(plan=Plan)
+    cdef Py_ssize_t publish_first(
+        self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t first, Py_ssize_t stop, bytearray buffer
+    ) except -1
+    cdef Py_ssize_t publish_bytes(self, Plan plan, bytes tail) except -1
+    @cython.locals(delivered=Py_ssize_t)
+    cdef Py_ssize_t publish_checked(
+        self, Plan plan, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
+    ) except -1
+    cpdef close(self)

@@ -1,0 +1,895 @@
+"""The hot loop: scan what a connection sent, route it, put it into the buffers of those who get it.
+
+Purpose. Everything that happens once per message and nothing else. One source, two builds: Cython compiles it with
+the C types of `hot.pxd` beside it, or it runs as the ordinary Python that it is. Both give the same bytes and states.
+
+Theory of operation
+-------------------
+*Reading.* All connections of a reactor read into one buffer, `Exchange.buffer`. `Inbound.feed` walks it: complete
+operations are handled in place, what is left of the last one is kept in `tail` and stands in front of the next read.
+An operation of OWN_BODY_BYTES or more gets a buffer of its own, cut to size from its control line, into which the
+rest is read directly.
+
+*Publishing.* Publishers repeat themselves. The last control line is kept with all that was found out about it, so that
+an equal one costs a comparison; if only the subject is the same, its plan is at hand still. Otherwise the subject is
+looked up. A line that is not of the plain form (single spaces, decimal size, CRLF) goes to the owner to be split.
+
+*Plans.* A `Plan` says where messages on one subject go: built by slow code (`tnats.broker.plan`), run here. It is
+current while its epoch equals that of its `Epoch` cell; a change of subscriptions moves the cell, or sets the plan's
+own epoch to STALE_EPOCH. What cannot be said by targets and groups (denied subjects, service imports, tracing) is the
+plan's `special`.
+
+*Delivering.* From the reply or size on, MSG repeats the bytes of PUB: a delivery is a prepared head ("MSG subject
+sid ") and one range of the read buffer. Below VIEW_BYTES both are copied behind each other into the stage of the
+target; from there on the range is not copied but referenced, by all targets alike. References into the shared read
+buffer end before the next read: `settle` writes them out, and copies only what a slow target leaves behind.
+
+*Writing.* An `Outbound` is a queue of whole buffers and a stage, a buffer being filled, borrowed from the exchange
+while there is something in it. It is written once per pass, and in between when FLUSH_BYTES have gathered.
+
+*Bounds.* An outbound holds `max_pending` bytes, then its owner closes the connection. Above three quarters of that
+it is gated: a client that publishes to it is halted for a moment (or, by configuration, the message is dropped).
+`tail` never exceeds the read buffer, an own body is one operation of at most max_payload.
+
+No peer's fault raises here: the owner is told, queues its -ERR and sets `halted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tnats.limits import (
+    BUFFERS_PER_WRITE_MAX,
+    DELIVERIES_PER_FEED_MAX,
+    FLUSH_BYTES,
+    OWN_BODY_BYTES,
+    READ_BYTES,
+    SETTLE_ROUNDS_MAX,
+    SMALL_STAGE_BYTES,
+    SMALL_STAGES_KEPT_MAX,
+    STAGE_BYTES,
+    STAGES_KEPT_MAX,
+    VIEW_BYTES,
+)
+from tnats.runtime.api import Buffer, Conn, ConnectionBroken
+
+if TYPE_CHECKING:
+    from tnats.broker.ports import Owner, PlanBuilder, Special, SubscriptionOwner
+    from tnats.subjects.draw import Draw
+
+try:
+    import cython
+except ImportError:  # interpreted, where nobody compiles
+    from tnats import speedups as cython
+
+if not cython.compiled:
+    from tnats.broker.memory import allocate, append, begins, clear_stage, decimal, find, find_last, new_stage, pin
+
+STALE_EPOCH = -1
+"""Epoch of a plan to be built anew before its next use."""
+
+RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")
+"""Beginnings of reply subjects that clients may not publish with: service imports, JetStream acks, gateways."""
+
+NO_STAGE = bytearray()
+
+UPPER_C = 67
+LOWER_C = 99
+TAB = 9
+LF = 10
+CR = 13
+SPACE = 32
+PUB = b"PUB "
+HPUB = b"HPUB "
+
+
+class Exchange:
+    """What the connections served by one reactor share."""
+
+    __slots__ = ("borrowers", "buffer", "dirty", "draw", "inboxes", "passing", "small_stages", "stages", "view", "wake")
+
+    def __init__(self, draw: Draw, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is something to settle and no reactor pass is under way to do so."""
+        self.draw = draw
+        self.wake = wake
+        self.passing = False
+        self.buffer = allocate(READ_BYTES)
+        self.view = memoryview(self.buffer)
+        self.stages: list[bytearray] = []
+        self.small_stages: list[bytearray] = []
+        self.dirty: list[Outbound] = []
+        self.borrowers: list[Outbound] = []
+        self.inboxes: list[Inbox] = []
+
+    def release_buffer(self) -> None:
+        """End all references into the read buffer, so that it can be read into again."""
+        borrowers = self.borrowers
+        if borrowers:
+            self.borrowers = []
+            for outbound in borrowers:
+                outbound.flush()
+                outbound.own()
+
+    def settle(self) -> None:
+        """Hand internal clients what waits for them, then write every outbound that has something."""
+        rounds = 0
+        while self.inboxes and rounds < SETTLE_ROUNDS_MAX:
+            rounds += 1
+            inboxes = self.inboxes
+            self.inboxes = []
+            for inbox in inboxes:
+                inbox.drain()
+        dirty = self.dirty
+        self.dirty = []
+        for outbound in dirty:
+            outbound.dirty = False
+            outbound.flush()
+        if self.inboxes or self.dirty:
+            self.wake()
+
+
+class Outbound:
+    """Bytes on their way to one connection, bounded by `max_pending`."""
+
+    __slots__ = (
+        "blocked", "borrowed", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange", "gated",
+        "headers", "max_pending", "msgs", "owner", "queue", "queued", "sent", "stage", "tracks_replies", "used",
+        "write",
+    )  # fmt: skip
+
+    def __init__(
+        self, exchange: Exchange, owner: Owner, write: Callable[[Sequence[Buffer]], int], max_pending: int
+    ) -> None:
+        self.exchange = exchange
+        self.owner: Owner | None = owner
+        self.write = write
+        self.max_pending = max_pending
+        self.stage = NO_STAGE
+        self.sent = 0
+        self.used = 0
+        self.capacity = 0
+        self.queue: list[Any] = []
+        """bytes and memoryviews"""
+        self.queued = 0
+        self.dirty = False
+        self.blocked = False
+        self.borrowed = False
+        self.closed = False
+        self.gated = False
+        self.drops_when_gated = False
+        self.headers = False
+        self.tracks_replies = False
+        self.msgs = 0
+        self.bytes = 0
+
+    def pending(self) -> int:
+        """Bytes not yet taken by the connection."""
+        return self.queued + self.used - self.sent
+
+    def put(self, head: bytes, data: bytes, start: int, end: int) -> bool:
+        """Append `head` and data[start:end]; False if the outbound is, or is thereby, closed."""
+        head_size = len(head)
+        size = head_size + end - start
+        if not self.dirty or self.used + size > self.capacity:
+            if not self.make_room(size):
+                return False
+        used = self.used
+        append(self.stage, used, head, 0, head_size)
+        append(self.stage, used + head_size, data, start, end)
+        self.used = used + size
+        return True
+
+    def put_bytes(self, data: bytes) -> bool:
+        """Append `data`, a whole protocol message."""
+        return self.put(data, b"", 0, 0)
+
+    def put_view(self, head: bytes, view: Any, borrowed: bool) -> bool:
+        """Append `head` and, by reference, `view`; `borrowed` if that lies in the shared read buffer."""
+        head_size = len(head)
+        size = head_size + len(view)
+        if not self.admit(size):
+            return False
+        self.seal()
+        self.queue.append(head)
+        self.queue.append(view)
+        self.queued += size
+        if borrowed and not self.borrowed:
+            self.borrowed = True
+            self.exchange.borrowers.append(self)
+        if self.queued >= FLUSH_BYTES:
+            self.flush()
+        return True
+
+    def admit(self, size: int) -> bool:
+        """Make dirty, and check the bound before `size` bytes are added."""
+        if self.closed:
+            return False
+        exchange = self.exchange
+        if not self.dirty:
+            self.dirty = True
+            exchange.dirty.append(self)
+            if not exchange.passing:
+                exchange.wake()
+        pending = self.queued + self.used - self.sent
+        if pending + size > self.max_pending and pending:
+            self.flush()
+            if self.closed:
+                return False
+            pending = self.queued + self.used - self.sent
+        if pending + size > self.max_pending:
+            assert self.owner is not None
+            self.owner.on_slow_consumer()
+            return False
+        self.gated = pending > self.max_pending // 4 * 3
+        return True
+
+    def make_room(self, size: int) -> bool:
+        """Be dirty and have `size` bytes of stage free; False if closed or over the bound."""
+        if not self.admit(size):
+            return False
+        if self.used + size <= self.capacity:
+            return True
+        if self.queued + self.used - self.sent >= FLUSH_BYTES:
+            self.flush()
+            if self.closed:
+                return False
+        stage = self.stage
+        if not self.capacity:
+            self.take_stage(size, size <= SMALL_STAGE_BYTES)
+        elif self.used + size > self.capacity:
+            if self.capacity != SMALL_STAGE_BYTES:
+                self.seal()
+                self.take_stage(size, False)
+            else:
+                sent = self.sent
+                kept = self.used - sent
+                self.take_stage(kept + size, False)
+                append(self.stage, 0, stage, sent, sent + kept)
+                self.used = kept
+                self.exchange.small_stages.append(stage)
+        return True
+
+    def take_stage(self, size: int, small: bool) -> None:
+        """Begin an empty stage for at least `size` bytes."""
+        exchange = self.exchange
+        if small:
+            self.capacity = SMALL_STAGE_BYTES
+            self.stage = exchange.small_stages.pop() if exchange.small_stages else new_stage(SMALL_STAGE_BYTES)
+        elif size <= STAGE_BYTES:
+            self.capacity = STAGE_BYTES
+            self.stage = exchange.stages.pop() if exchange.stages else new_stage(STAGE_BYTES)
+        else:
+            self.capacity = size
+            self.stage = new_stage(size)
+        clear_stage(self.stage)
+        self.sent = 0
+        self.used = 0
+
+    def seal(self) -> None:
+        """Move what the stage holds to the end of the queue; there is no stage then."""
+        if self.used > self.sent:
+            self.queue.append(memoryview(self.stage)[self.sent : self.used])
+            self.queued += self.used - self.sent
+            self.lose_stage()
+        else:
+            self.drop_stage()
+
+    def drop_stage(self) -> None:
+        """Give the empty stage back, if there is one."""
+        exchange = self.exchange
+        if self.capacity == STAGE_BYTES:
+            if len(exchange.stages) < STAGES_KEPT_MAX:
+                exchange.stages.append(self.stage)
+        elif self.capacity == SMALL_STAGE_BYTES and len(exchange.small_stages) < SMALL_STAGES_KEPT_MAX:
+            exchange.small_stages.append(self.stage)
+        self.lose_stage()
+
+    def lose_stage(self) -> None:
+        self.stage = NO_STAGE
+        self.sent = 0
+        self.used = 0
+        self.capacity = 0
+
+    def flush(self) -> bool:
+        """Write what the connection takes now; True if nothing is left."""
+        while self.queued or self.used > self.sent:
+            if not self.write_once():
+                if self.owner is not None:
+                    self.blocked = True
+                    self.owner.on_blocked()
+                return False
+        self.blocked = False
+        self.gated = False
+        self.drop_stage()
+        return True
+
+    def write_once(self) -> bool:
+        """One write; whether the connection took all that it was offered."""
+        queue = self.queue
+        buffers = queue[:BUFFERS_PER_WRITE_MAX]
+        offered = self.used - self.sent
+        if offered and len(buffers) == len(queue):
+            buffers.append(memoryview(self.stage)[self.sent : self.used])
+        else:
+            offered = 0
+        for buffer in queue[:BUFFERS_PER_WRITE_MAX]:
+            offered += len(buffer)
+        try:
+            taken: int = self.write(buffers)
+        except ConnectionBroken as broken:
+            if self.owner is not None:
+                self.owner.on_write_error(str(broken))
+            return False
+        complete = taken == offered
+        index = 0
+        while index < len(queue) and taken >= len(queue[index]):
+            taken -= len(queue[index])
+            self.queued -= len(queue[index])
+            index += 1
+        del queue[:index]
+        if queue and taken:
+            queue[0] = memoryview(queue[0])[taken:]
+            self.queued -= taken
+        else:
+            self.sent += taken
+        if self.gated and self.queued + self.used - self.sent <= self.max_pending // 4 * 3:
+            self.gated = False
+        return complete
+
+    def own(self) -> None:
+        """Replace references into the shared read buffer by copies."""
+        self.borrowed = False
+        shared = self.exchange.buffer
+        queue = self.queue
+        for index in range(len(queue)):
+            view = queue[index]
+            if isinstance(view, memoryview) and view.obj is shared:
+                queue[index] = bytes(view)
+
+    def close(self) -> None:
+        """Refuse whatever is put from now on; what is inside can still be flushed."""
+        self.closed = True
+
+    def discard(self) -> None:
+        """Drop what is inside and let go of the connection."""
+        self.closed = True
+        self.queue.clear()
+        self.queued = 0
+        self.sent = self.used
+        self.drop_stage()
+        self.blocked = False
+        self.owner = None
+        self.write = _write_nothing
+
+
+def _write_nothing(buffers: Sequence[Buffer]) -> int:
+    return 0
+
+
+class Message:
+    """A message as internal clients and special handling see it."""
+
+    __slots__ = ("data", "header_size", "origin", "reply", "subject", "subscription")
+
+    def __init__(
+        self,
+        subject: bytes,
+        reply: bytes,
+        header_size: int,
+        data: bytes,
+        origin: Origin,
+        subscription: Subscription | None,
+    ) -> None:
+        self.subject = subject
+        self.reply = reply
+        """Empty if there is none."""
+        self.header_size = header_size
+        """Bytes at the front of `data` that are headers."""
+        self.data = data
+        self.origin = origin
+        self.subscription = subscription
+
+
+class Inbox:
+    """Where messages for an internal client gather until the end of the read that brought them."""
+
+    __slots__ = ("batch", "bytes", "deliver", "exchange", "msgs", "origin")
+
+    def __init__(self, exchange: Exchange, origin: Origin, deliver: Callable[[list[Message]], None]) -> None:
+        self.exchange = exchange
+        self.origin: Origin | None = origin
+        self.deliver = deliver
+        self.batch: list[Message] = []
+        self.msgs = 0
+        self.bytes = 0
+
+    def add(self, message: Message) -> None:
+        if not self.batch:
+            exchange = self.exchange
+            exchange.inboxes.append(self)
+            if not exchange.passing:
+                exchange.wake()
+        self.batch.append(message)
+        self.msgs += 1
+        self.bytes += len(message.data)
+
+    def drain(self) -> None:
+        """Hand over what has gathered."""
+        batch = self.batch
+        self.batch = []
+        if batch:
+            self.deliver(batch)
+
+
+class Subscription:
+    """One SUB. `delivered` counts from its start; at `max_msgs` (0: no limit) the owner ends it."""
+
+    __slots__ = ("checked", "client", "delivered", "inbox", "max_msgs", "outbound", "queue", "sid", "subject")
+
+    def __init__(self, client: SubscriptionOwner, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        self.client = client
+        self.subject = subject
+        self.queue = queue
+        self.sid = sid
+        self.checked = False
+        """Its owner is to be asked about each subject (`may_receive`)."""
+        self.max_msgs = 0
+        self.delivered = 0
+        self.outbound: Outbound | None = client.outbound
+        self.inbox: Inbox | None = client.inbox
+
+
+class Target:
+    """One subscription in one plan."""
+
+    __slots__ = ("head", "header_head", "inbox", "outbound", "subject", "subscription")
+
+    def __init__(self, subscription: Subscription, subject: bytes) -> None:
+        """`subject` is what the subscriber sees."""
+        self.subscription = subscription
+        self.outbound = subscription.outbound
+        self.inbox = subscription.inbox
+        self.subject = subject
+        self.head = b"MSG %b %b " % (subject, subscription.sid)
+        self.header_head = b"H" + self.head
+
+    def deliver(self, origin: Origin, data: bytes, start: int, stop: int, view: Any, borrowed: bool) -> bool:
+        """Deliver origin's message data[start:stop] ("[reply ][header size ]size", payload, line ends)."""
+        subscription = self.subscription
+        outbound = self.outbound
+        if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
+            return False
+        if outbound is None:
+            inbox = self.inbox
+            if inbox is None or (inbox.origin is origin and not origin.echo):
+                return False
+            inbox.add(origin.message(self.subject, data, start, stop, subscription))
+        else:
+            if outbound is origin.outbound and not origin.echo:
+                return False
+            if outbound.gated and origin.stalls:
+                if outbound.drops_when_gated:
+                    return False
+                origin.owner.on_stall()
+            if origin.header_size:
+                if not outbound.headers:
+                    if not outbound.put_bytes(self.head + origin.without_headers(data, start, stop)):
+                        return False
+                elif view is not None:
+                    if not outbound.put_view(self.header_head, view, borrowed):
+                        return False
+                elif not outbound.put(self.header_head, data, start, stop):
+                    return False
+            elif view is not None:
+                if not outbound.put_view(self.head, view, borrowed):
+                    return False
+            elif not outbound.put(self.head, data, start, stop):
+                return False
+            outbound.msgs += 1
+            outbound.bytes += origin.size
+            if outbound.tracks_replies and origin.reply_size:
+                assert outbound.owner is not None
+                outbound.owner.on_reply_delivered(data[start : start + origin.reply_size])
+        subscription.delivered += 1
+        if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
+            subscription.client.end_subscription(subscription)
+        return True
+
+
+class Epoch:
+    """A number that moves when plans built before are out of date."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+class Plan:
+    """Where messages published on `subject` go: to every one of `targets` and to one member of each of `groups`."""
+
+    __slots__ = ("builder", "cell", "epoch", "groups", "kept", "special", "subject", "targets")
+
+    def __init__(self, subject: bytes, cell: Epoch, builder: PlanBuilder) -> None:
+        self.subject = subject
+        self.cell = cell
+        self.epoch = STALE_EPOCH
+        self.builder = builder
+        self.kept = False
+        """In the builder's table, so that it hears of changes: may be remembered outside."""
+        self.targets: list[Target] = []
+        self.groups: list[list[Target]] = []
+        self.special: Special | None = None
+
+    def route(self, origin: Origin, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
+        """Deliver origin's current message, data[start:stop]; how many got it.
+
+        `buffer` is what `data` is pinned to, if large messages may be referenced there.
+        """
+        if self.epoch != self.cell.number:
+            self.builder.refresh(self)
+        if self.special is not None:
+            return self.special.publish(origin, self, origin.message(self.subject, data, start, stop, None))
+        return self.fan_out(origin, data, start, stop, buffer)
+
+    def fan_out(self, origin: Origin, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
+        """`route` for targets and groups alone."""
+        delivered = 0
+        view = None
+        borrowed = False
+        if stop - start >= VIEW_BYTES and buffer is not None:
+            view = memoryview(buffer)[start:stop]
+            borrowed = buffer is origin.exchange.buffer
+        for target in self.targets:
+            if target.deliver(origin, data, start, stop, view, borrowed):
+                delivered += 1
+        for group in self.groups:
+            count = len(group)
+            first = origin.exchange.draw.below(count) if count > 1 else 0
+            for step in range(count):
+                index = first + step
+                if index >= count:
+                    index -= count
+                target = group[index]
+                if target.deliver(origin, data, start, stop, view, borrowed):
+                    delivered += 1
+                    break
+        return delivered
+
+
+class Origin:
+    """Who publishes, and the shape of the message being published."""
+
+    __slots__ = ("echo", "exchange", "header_size", "outbound", "owner", "reply_size", "size", "stalls")
+
+    def __init__(self, exchange: Exchange, owner: Any, outbound: Outbound | None) -> None:
+        self.exchange = exchange
+        self.owner = owner
+        self.outbound = outbound
+        self.echo = True
+        self.stalls = False
+        """A client: may be made to wait for a gated target."""
+        self.reply_size = 0
+        self.header_size = 0
+        self.size = 0
+
+    def publish(self, plan: Plan, reply: bytes, header_size: int, data: bytes) -> int:
+        """Route a message made by our own code; how many it reached."""
+        self.reply_size = len(reply)
+        self.header_size = header_size
+        self.size = len(data)
+        tail = b"%b %d" % (reply, header_size) if header_size else reply
+        tail = b"%b %d\r\n%b\r\n" % (tail, len(data), data) if tail else b"%d\r\n%b\r\n" % (len(data), data)
+        return self.route_bytes(plan, tail)
+
+    def route_bytes(self, plan: Plan, tail: bytes) -> int:
+        """Route the message whose MSG bytes after "MSG subject sid " are `tail`."""
+        return plan.route(self, tail, 0, len(tail), None)
+
+    def message(self, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription | None) -> Message:
+        """The current message as an object."""
+        end = stop - 2
+        return Message(
+            subject,
+            data[start : start + self.reply_size],
+            self.header_size,
+            data[end - self.size : end],
+            self,
+            subscription,
+        )
+
+    def without_headers(self, data: bytes, start: int, stop: int) -> bytes:
+        """The current message, behind "MSG subject sid ", for a client that does not know headers."""
+        size = self.size - self.header_size
+        payload = data[stop - 2 - size : stop]
+        if self.reply_size:
+            return b"%b %d\r\n%b" % (data[start : start + self.reply_size], size, payload)
+        return b"%d\r\n%b" % (size, payload)
+
+
+class Inbound(Origin):
+    """The receiving half of a client connection, and the origin of what it publishes."""
+
+    __slots__ = (
+        "body", "bytes", "ceremony", "closed", "deferred", "fickle", "halted", "have", "headers", "irregular",
+        "line", "locked", "max_control_line", "max_payload", "msgs", "no_responders", "plan", "prefix", "read_into",
+        "reserved", "start_offset", "subject", "tail",
+    )  # fmt: skip
+
+    def __init__(self, exchange: Exchange, owner: Owner, outbound: Outbound, conn: Conn) -> None:
+        super().__init__(exchange, owner, outbound)
+        self.read_into = conn.read_into
+        self.stalls = True
+        self.closed = False
+        self.halted = False
+        """No operation is handled until the owner calls `resume`."""
+        self.ceremony = False
+        """Every publish has to pass `Owner.on_publish` (verbose, pedantic)."""
+        self.no_responders = False
+        self.headers = False
+        """HPUB is allowed."""
+        self.locked = False
+        """Nothing but CONNECT is allowed."""
+        self.deferred = False
+        """Much has been delivered for this connection: others come first, then `resume`."""
+        self.max_payload = 0
+        self.max_control_line = 0
+        self.tail = b""
+        self.body: bytearray | None = None
+        self.have = 0
+        self.msgs = 0
+        self.bytes = 0
+        self.line = b""
+        """The last publish's control line with its end; empty if it must not be remembered. Its shape is in
+        `reply_size`, `header_size`, `size`, and `start_offset`: where the part that it shares with MSG begins."""
+        self.start_offset = 0
+        self.reserved = False
+        """Its reply subject is one that clients may not use."""
+        self.irregular = b""
+        """What MSG needs instead of that part, if the line was not of the plain form."""
+        self.subject = b""
+        self.plan: Plan | None = None
+        """Of `subject`, if it may be remembered."""
+        self.fickle = False
+        """Set by the owner in `find_plan`: the choice is for one message only."""
+        self.prefix = b""
+        """Verb and subject of the last line, if its plan is remembered."""
+
+    def forget(self) -> None:
+        """Remember no control line: limits, permissions or the account have changed."""
+        self.line = b""
+        self.prefix = b""
+        self.plan = None
+
+    def receive(self) -> int:
+        """Read once and handle what came. Bytes read, 0 at the end of the stream, -1 if nothing waits.
+
+        Raises ConnectionBroken.
+        """
+        exchange = self.exchange
+        body = self.body
+        if body is not None:
+            got = self.read_into(memoryview(body)[self.have :])
+            if not got:
+                return -1 if got is None else 0
+            self.have += got
+            size = len(body)
+            if self.have == size or (self.have == size - 1 and body[size - 2] != CR):
+                self.body = None
+                self.feed(body, self.have)
+            return got
+        held = len(self.tail)
+        if held:
+            exchange.view[:held] = self.tail
+        got = self.read_into(exchange.view[held:] if held else exchange.buffer)
+        if not got:
+            return -1 if got is None else 0
+        self.feed(exchange.buffer, held + got)
+        if exchange.borrowers:
+            exchange.release_buffer()
+        return got
+
+    def resume(self) -> None:
+        """Go on after a halt, or having been deferred, with what was read before."""
+        self.halted = self.closed
+        self.deferred = False
+        held = len(self.tail)
+        if held:
+            exchange = self.exchange
+            exchange.view[:held] = self.tail
+            self.feed(exchange.buffer, held)
+            if exchange.borrowers:
+                exchange.release_buffer()
+
+    def feed(self, buffer: bytearray, end: int) -> None:
+        """Handle the operations in the first `end` bytes of `buffer`; keep the rest."""
+        data = pin(buffer, end)
+        if self.locked and data[0] != UPPER_C and data[0] != LOWER_C:
+            self.owner.on_locked()
+        line = self.line
+        line_size = len(line)
+        msgs = 0
+        total = 0
+        work = 0
+        pos = 0
+        need = 0
+        while pos < end and not self.halted:
+            if line_size and begins(data, pos, end, line, line_size):
+                first = pos + line_size
+            else:
+                end_of_line = find(data, LF, pos, end)
+                if end_of_line < 0:
+                    break
+                first = end_of_line + 1
+                publish = self.read_line(data, pos, end_of_line)
+                line = self.line
+                line_size = len(line)
+                if not publish:
+                    pos = first
+                    continue
+            size = self.size
+            stop = first + size + 2
+            if stop > end:
+                need = stop - pos
+                if stop - 1 == end and data[stop - 2] != CR:
+                    self.owner.on_unknown_operation()
+                break
+            if data[stop - 2] != CR or data[stop - 1] != LF:
+                self.owner.on_unknown_operation()
+                break
+            msgs += 1
+            total += size
+            if self.plan is None:
+                work += self.publish_first(data, pos, first, stop, buffer)
+                line = self.line
+                line_size = len(line)
+            elif self.ceremony or self.reserved:
+                work += self.publish_checked(self.plan, data, pos + self.start_offset, stop, buffer)
+            else:
+                delivered = self.plan.route(self, data, pos + self.start_offset, stop, buffer)
+                work += delivered
+                if not delivered and self.reply_size and self.no_responders:
+                    start = pos + self.start_offset
+                    self.owner.on_no_responders(self.plan.subject, data[start : start + self.reply_size])
+            pos = stop
+            if work > DELIVERIES_PER_FEED_MAX:
+                self.deferred = pos < end
+                break
+        self.msgs += msgs
+        self.bytes += total
+        self.keep(data, pos, end, need)
+
+    def keep(self, data: bytes, pos: int, end: int, need: int) -> None:
+        """Keep data[pos:end] for the next read: the start of an operation of `need` bytes (0: not known)."""
+        self.tail = b""
+        if pos == end or self.closed:
+            return
+        if self.halted or self.deferred:
+            self.tail = data[pos:end]
+        elif not need:
+            self.tail = self.owner.on_partial(data[pos:end])
+        elif need < OWN_BODY_BYTES:
+            self.tail = data[pos:end]
+        else:
+            self.have = end - pos
+            body = allocate(need)
+            memoryview(body)[: self.have] = data[pos:end]
+            self.body = body
+
+    def read_line(self, data: bytes, pos: int, end_of_line: int) -> bool:
+        """Take in the control line data[pos:end_of_line]; True if it is a publish, whose payload follows."""
+        if begins(data, pos, end_of_line, PUB, 4):
+            rest = pos + 4
+        elif begins(data, pos, end_of_line, HPUB, 5):
+            rest = pos + 5
+        else:
+            return self.read_other(data[pos : end_of_line + 1])
+        end = end_of_line - 1
+        if (
+            end - rest > self.max_control_line
+            or find(data, CR, pos, end_of_line) != end
+            or find(data, TAB, pos, end) >= 0
+        ):
+            return self.read_other(data[pos : end_of_line + 1])
+        headers = data[pos] == HPUB[0]
+        self.line = b""
+        prefix_size = len(self.prefix)
+        if prefix_size and begins(data, pos, end, self.prefix, prefix_size):
+            rest = pos + prefix_size
+        else:
+            self.prefix = b""
+            self.plan = None
+            space = find(data, SPACE, rest, end)
+            if space <= rest:
+                return self.read_other(data[pos : end_of_line + 1])
+            self.subject = data[rest:space]
+            rest = space + 1
+        if not self.read_shape(data, rest, end, headers):
+            return self.read_other(data[pos : end_of_line + 1])
+        self.irregular = b""
+        self.start_offset = rest - pos
+        if not self.accept_line(data[rest : rest + self.reply_size], headers):
+            return False
+        self.line = data[pos : end_of_line + 1]
+        return True
+
+    def read_shape(self, data: bytes, start: int, end: int, headers: bool) -> bool:
+        """Take in data[start:end], "[reply ][header size ]size"; False if it is anything else."""
+        last = find_last(data, SPACE, start, end)
+        self.size = decimal(data, last + 1 if last >= 0 else start, end)
+        self.header_size = 0
+        if headers:
+            if last < 0:
+                return False
+            end = last
+            last = find_last(data, SPACE, start, end)
+            self.header_size = decimal(data, last + 1 if last >= 0 else start, end)
+            if self.header_size < 1 or self.header_size > self.size:
+                return False
+        self.reply_size = 0
+        if last >= 0:
+            self.reply_size = last - start
+            if last == start or find(data, SPACE, start, last) >= 0:
+                return False
+        return self.size >= 0
+
+    def read_other(self, line: bytes) -> bool:
+        """Let the owner take in a line that is no publish, or not one of plain form; True if it is a publish."""
+        shape = self.owner.on_control(line)
+        if shape is None:
+            return False
+        self.forget()
+        self.subject, reply, self.header_size, self.size = shape
+        self.reply_size = len(reply)
+        words = [reply] if reply else []
+        if self.header_size:
+            words.append(b"%d" % self.header_size)
+        self.irregular = b"%b\r\n" % b" ".join([*words, b"%d" % self.size])
+        return self.accept_line(reply, self.header_size > 0)
+
+    def accept_line(self, reply: bytes, headers: bool) -> bool:
+        """Whether the publish just read is within the limits; if not, the owner has closed."""
+        self.reserved = bool(reply) and reply.startswith(RESERVED_REPLIES)
+        if self.size > self.max_payload:
+            self.owner.on_payload_too_large(self.size)
+            return False
+        if headers and not self.headers:
+            self.owner.on_headers_refused()
+            return False
+        return True
+
+    def publish_first(self, data: bytes, pos: int, first: int, stop: int, buffer: bytearray) -> int:
+        """Publish on a subject whose plan is not at hand; keep the plan if that may be done."""
+        self.fickle = False
+        plan: Plan = self.owner.find_plan(self.subject)
+        if self.irregular:
+            return self.publish_bytes(plan, self.irregular + data[first:stop])
+        if plan.kept and not self.fickle:
+            self.plan = plan
+            self.prefix = data[pos : pos + self.start_offset]
+        else:
+            self.line = b""
+        return self.publish_checked(plan, data, pos + self.start_offset, stop, buffer)
+
+    def publish_bytes(self, plan: Plan, tail: bytes) -> int:
+        """Publish with `tail` standing in for what was received."""
+        return self.publish_checked(plan, tail, 0, len(tail), None)
+
+    def publish_checked(self, plan: Plan, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
+        """Publish data[start:stop] with all that the owner wants to see first; how many got it."""
+        if self.ceremony or self.reserved:
+            if not self.owner.on_publish(plan, self.subject, data[start : start + self.reply_size]):
+                return 0
+        delivered = plan.route(self, data, start, stop, buffer)
+        if not delivered and self.reply_size and self.no_responders:
+            self.owner.on_no_responders(plan.subject, data[start : start + self.reply_size])
+        return delivered
+
+    def close(self) -> None:
+        """Handle and keep nothing more."""
+        self.closed = True
+        self.halted = True
+        self.tail = b""
+        self.body = None
+        self.forget()

@@ -1,0 +1,138 @@
+"""State of the broker as plain records, for /varz, /connz, /subsz and system events.
+
+Times are integer nanoseconds: moments since the Unix epoch, durations as such. Names follow nats-server's fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tnats.broker.account import Account, Traffic
+from tnats.subjects.sublist import SublistStats
+from tnats.subjects.tokens import to_text
+
+if TYPE_CHECKING:
+    from tnats.broker.connection import Connection
+    from tnats.broker.hot import Subscription
+
+_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket", "MQTT": "mqtt", "MQTT_WS": "mqtt", "IN_PROCESS": "nats"}
+
+
+@attrs.frozen
+class SubscriptionSnapshot:
+    """One subscription of a client."""
+
+    subject: str
+    queue: str
+    """Empty for none."""
+    sid: str
+    msgs: int
+    max: int
+    """0 for no limit."""
+    cid: int
+    account: str
+
+
+@attrs.frozen
+class ConnectionSnapshot:
+    """One client connection, open or closed."""
+
+    cid: int
+    kind: str
+    type: str
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    stop_ns: int
+    """0 while open."""
+    reason: str
+    rtt_ns: int
+    uptime_ns: int
+    idle_ns: int
+    pending_bytes: int
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    subscriptions: int
+    name: str
+    lang: str
+    version: str
+    authorized_user: str
+    account: str
+    subscriptions_list: tuple[SubscriptionSnapshot, ...] = ()
+    """Filled for closed connections, and on request."""
+
+
+@attrs.frozen
+class BrokerSnapshot:
+    """Counters for /varz."""
+
+    connections: int
+    total_connections: int
+    subscriptions: int
+    traffic: Traffic
+    slow_consumers: int
+    stale_connections: int
+    accounts: int
+
+
+def subscription_snapshot(subscription: Subscription, cid: int, account: str) -> SubscriptionSnapshot:
+    return SubscriptionSnapshot(
+        subject=to_text(subscription.subject),
+        queue=to_text(subscription.queue or b""),
+        sid=to_text(subscription.sid),
+        msgs=subscription.delivered,
+        max=subscription.max_msgs,
+        cid=cid,
+        account=account,
+    )
+
+
+def connection_snapshot(
+    connection: Connection, *, mono_ns: int, wall_ns: int, with_subscriptions: bool
+) -> ConnectionSnapshot:
+    """`connection` as it is at the monotonic moment `mono_ns`, which is `wall_ns` to people."""
+    options = connection.options
+    traffic = connection.traffic()
+    end_ns = connection.stopped_ns or mono_ns
+    offset_ns = wall_ns - mono_ns
+    subscriptions = tuple(connection.subscriptions.values())
+    return ConnectionSnapshot(
+        cid=connection.cid,
+        kind="Client",
+        type=_TYPES.get(connection.connection_type.value, "nats"),
+        ip=connection.conn.peer[0],
+        port=connection.conn.peer[1],
+        start_ns=connection.started_ns + offset_ns,
+        last_activity_ns=connection.last_in_ns + offset_ns,
+        stop_ns=connection.stopped_ns + offset_ns if connection.stopped_ns else 0,
+        reason=connection.reason.value if connection.reason is not None else "",
+        rtt_ns=connection.rtt_ns,
+        uptime_ns=end_ns - connection.started_ns,
+        idle_ns=end_ns - connection.last_in_ns,
+        pending_bytes=connection.outbound.pending(),
+        in_msgs=traffic.in_msgs,
+        out_msgs=traffic.out_msgs,
+        in_bytes=traffic.in_bytes,
+        out_bytes=traffic.out_bytes,
+        subscriptions=len(subscriptions),
+        name=options.name,
+        lang=options.lang,
+        version=options.version,
+        authorized_user=connection.name_of_user,
+        account=connection.account.name,
+        subscriptions_list=tuple(
+            subscription_snapshot(one, connection.cid, connection.account.name)
+            for one in subscriptions
+            if with_subscriptions
+        ),
+    )
+
+
+def sublist_snapshot(account: Account) -> SublistStats:
+    """Figures of one account for /subsz; the plans are its cache."""
+    return attrs.evolve(account.sublist.snapshot(), num_cache=len(account.plans))
