@@ -244,12 +244,12 @@ def only_leaf(exc: BaseException) -> BaseException:
 def quiet_collector() -> Iterator[None]:
     """Keep the garbage collector from running at times that do not repeat."""
     enabled = gc.isenabled()
-    gc.collect()
     gc.freeze()
     gc.disable()
     try:
         yield
     finally:
+        gc.collect()  # what this world leaves behind, while all that was there before is still out of its sight
         gc.unfreeze()
         if enabled:
             gc.enable()
