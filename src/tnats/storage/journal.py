@@ -206,6 +206,7 @@ class Journal:
         self._queue_bytes = 0
         self._work = trio.Event()
         self._closing = False
+        self._releasing = trio.Lock()
         self.sync_count = 0
 
     # -------------------------------------------------------------- owners' side
@@ -344,23 +345,27 @@ class Journal:
     async def _sync_current(self) -> bool:
         """Make the current part durable and promise it. False when that failed: then the journal is frozen."""
         part = self._current
+        if self.frozen is not None:
+            return False  # a sync after a failed one answers well and means nothing
         if part is None or part.durable == part.end:
-            return self.frozen is None
+            return True
         end = part.end
         try:
             await part.file.sync()
             self.sync_count += 1
-            part.durable = end
-            self._write_slot(part)
         except DiskError as exc:
             self._freeze(exc)
             return False
-        return True
-
-    def _write_slot(self, part: _Part) -> None:
+        part.durable = end
         offset = segment.SLOT_OFFSETS[part.slot]
         part.slot ^= 1
-        part.file.pwrite([part.header.slot(offset, part.durable)], offset)
+        try:
+            part.file.pwrite([part.header.slot(offset, end)], offset)
+        except DiskError as exc:
+            if exc.errno not in NO_SPACE:  # without it the next batch makes the promise
+                self._freeze(exc)
+                return False
+        return True
 
     def _freeze(self, exc: DiskError) -> StoreFrozen:
         if self.frozen is None:
@@ -439,7 +444,9 @@ class Journal:
         end = DATA_START + len(packed)
         file_size = max(self._options.part_bytes, end + size + 2 * hot.HEADER_SIZE)
         try:
-            file = await segment.create_segment(self._disk, path, header, packed, size=file_size, durable=True)
+            file = await segment.create_segment(
+                self._disk, path, header.area(end), packed, size=file_size, durable=True
+            )
         except DiskError as exc:
             if exc.errno in NO_SPACE:
                 raise StoreFull(f"journal {self.directory} has no room for a new part: {exc}") from exc
@@ -448,7 +455,6 @@ class Journal:
         part = _Part(PartSummary(number, path), header, file, file_size, end, end)
         self._files[number] = (file, seed)
         self._note_places(part, first, offsets)
-        self._write_slot(part)
         return part
 
     def _table(self, seal: tuple[int, int] | None) -> list[hot.Record]:
@@ -463,24 +469,26 @@ class Journal:
     async def release(self) -> int:
         """Remove the oldest parts whose entries nobody needs; returns how many. A damaged part is kept aside."""
         count = 0
-        while self._old_parts:
-            part = self._old_parts[0]
-            if self.needing(part):
-                break
-            try:
+        async with self._releasing:  # in order: a missing number is taken for a lost part
+            while self._old_parts and not self.needing(self._old_parts[0]):
+                part = self._old_parts[0]
                 file = self._files.pop(part.number, None)
                 if file is not None:
                     file[0].close()
-                if part.damaged:
-                    await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
-                    await self._disk.rename(part.path, f"{self.directory}/{QUARANTINE}/{part.path.rpartition('/')[2]}")
-                else:
-                    await self._disk.unlink(part.path)
-            except DiskError as exc:
-                raise self._freeze(exc) from exc
-            del self._old_parts[0]
-            count += 1
+                try:
+                    await self._remove_part(part)
+                except DiskError as exc:
+                    raise self._freeze(exc) from exc
+                del self._old_parts[0]
+                count += 1
         return count
+
+    async def _remove_part(self, part: PartSummary) -> None:
+        if part.damaged:
+            await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
+            await self._disk.rename(part.path, f"{self.directory}/{QUARANTINE}/{part.path.rpartition('/')[2]}")
+        else:
+            await self._disk.unlink(part.path)
 
     def needing(self, part: PartSummary) -> list[Group]:
         """The groups that still have entries in `part`."""

@@ -34,7 +34,8 @@ MISSING_PART_BYTES = 64 * 1024 * 1024
 class GroupState:
     """One group of a journal: the part of its log that the journal holds.
 
-    Entry i (floor < i <= last) stands at `places[i - floor - 1]`: part number << 32 | file offset, 0 when lost.
+    `runs` holds where the entries from floor + 1 to `last` stand, as (first index, places) in order of the index, with
+    holes where entries are lost. A place is part number << 32 | file offset.
     """
 
     number: int
@@ -42,7 +43,7 @@ class GroupState:
     floor: int = 0
     last: int = 0
     note: bytes = b""
-    places: array[int] = attrs.field(factory=lambda: array("Q"))
+    runs: list[tuple[int, array[int]]] = attrs.field(factory=list)
     lost: list[tuple[int, int]] = attrs.field(factory=list)
     """Ranges (first, last) of indexes that were used but cannot be read."""
     state_at: int = 0
@@ -50,7 +51,10 @@ class GroupState:
 
     def place(self, index: int) -> int:
         """Where entry `index` stands; 0 when it is gone or lost."""
-        return self.places[index - self.floor - 1] if self.floor < index <= self.last else 0
+        for first, places in reversed(self.runs):
+            if first <= index:
+                return places[index - first] if self.floor < index < first + len(places) else 0
+        return 0
 
     def add(self, index: int, place: int) -> None:
         """Note where entry `index` stands: the next one, or one that was written anew."""
@@ -59,38 +63,50 @@ class GroupState:
         if index > self.last + 1:
             self.skip(index - 1)
         if index == self.last + 1:
-            self.places.append(place)
+            if not self.runs or self.runs[-1][0] + len(self.runs[-1][1]) != index:
+                self.runs.append((index, array("Q")))
+            self.runs[-1][1].append(place)
             self.last = index
+        elif self.place(index):
+            first, places = next(run for run in reversed(self.runs) if run[0] <= index)
+            places[index - first] = place
         else:
-            self.places[index - self.floor - 1] = place
+            self.runs.append((index, array("Q", [place])))
+            self.runs.sort(key=lambda run: run[0])
             self.lost = subtract(self.lost, index)
 
     def skip(self, last: int) -> None:
         """Count the indexes up to `last` as used and lost."""
         if last > self.last:
             self.lost.append((self.last + 1, last))
-            self.places.extend([0] * (last - self.last))
             self.last = last
 
     def raise_floor(self, floor: int) -> None:
         """Forget the entries up to `floor`."""
         if floor <= self.floor:
             return
-        if floor > self.last:
-            self.last = floor
-            self.places = array("Q")
-        else:
-            del self.places[: floor - self.floor]
         self.floor = floor
+        self.last = max(self.last, floor)
+        while self.runs and self.runs[0][0] + len(self.runs[0][1]) <= floor + 1:
+            del self.runs[0]
+        if self.runs and self.runs[0][0] <= floor:
+            first, places = self.runs[0]
+            del places[: floor + 1 - first]
+            self.runs[0] = (floor + 1, places)
         self.lost = [(max(first, floor + 1), last) for first, last in self.lost if last > floor]
 
     def cut(self, index: int) -> None:
         """Void the entries from `index` on."""
         keep = max(index - 1, self.floor)
-        if keep < self.last:
-            del self.places[keep - self.floor :]
-            self.last = keep
-            self.lost = [(first, min(last, keep)) for first, last in self.lost if first <= keep]
+        if keep >= self.last:
+            return
+        self.last = keep
+        while self.runs and self.runs[-1][0] > keep:
+            del self.runs[-1]
+        if self.runs:
+            first, places = self.runs[-1]
+            del places[keep + 1 - first :]
+        self.lost = [(first, min(last, keep)) for first, last in self.lost if first <= keep]
 
 
 def subtract(ranges: list[tuple[int, int]], value: int) -> list[tuple[int, int]]:

@@ -62,15 +62,15 @@ class SegmentHeader:
             body=_BODY.pack(self.version, self.role, self.seed),
         )
 
-    def area(self) -> bytearray:
-        """The first DATA_START bytes of a new file."""
+    def area(self, durable: int = DATA_START) -> bytearray:
+        """The first DATA_START bytes of a new file; `durable` is the first promise of a journal part."""
         area = bytearray(DATA_START)
         for offset in HEADER_OFFSETS:
             copy = self.encode(offset)
             area[offset : offset + len(copy)] = copy
         if self.role == JOURNAL:
             for offset in SLOT_OFFSETS:
-                slot = self.slot(offset, DATA_START)
+                slot = self.slot(offset, durable)
                 area[offset : offset + len(slot)] = slot
         return area
 
@@ -124,9 +124,9 @@ def read_record(
 
 
 async def create_segment(
-    disk: Disk, path: str, header: SegmentHeader, first: bytes | bytearray, *, size: int, durable: bool
+    disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int, durable: bool
 ) -> File:
-    """Make a segment file with `first` as its first records. `durable`: content and name are, on return.
+    """Make a segment file of a header area and its first records. `durable`: content and name are, on return.
 
     Raises DiskError; then no file of that name is left behind if that could be helped.
     """
@@ -137,7 +137,7 @@ async def create_segment(
             await file.truncate(0)
         if size:
             await file.preallocate(size)
-        file.pwrite([header.area(), first], 0)
+        file.pwrite([area, first], 0)
         if durable:
             await file.sync()
         await disk.rename(temporary, path)
