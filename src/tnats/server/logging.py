@@ -1,7 +1,7 @@
 """Log lines in nats-server's format, and what may stand in them; pure.
 
 A line is `[pid] 2026/11/29 20:00:00.123456 [INF] text`. The sink (stderr, file, syslog) belongs to the runtime; time
-comes in as integer nanoseconds from its clock, the local time zone as an offset.
+comes in as integer nanoseconds of local time.
 
 Traced protocol never shows secrets: `redact_connect` takes passwords, tokens and signatures out of a CONNECT.
 """
@@ -48,8 +48,6 @@ class LogFormat:
     pid: int | None = None
     """None: no pid in front (syslog adds its own)."""
     time: bool = True
-    utc_offset_ns: int = 0
-    """Of the local time zone; 0 for `logtime_utc`."""
     colors: bool = False
     debug: bool = False
     trace: bool = False
@@ -59,20 +57,20 @@ class LogFormat:
             return self.debug
         return self.trace if level is Level.TRACE else True
 
-    def line(self, level: Level, text: str, wall_ns: int) -> str:
-        """One line with its newline. A text of several lines stays one line: line ends in it are escaped."""
+    def line(self, level: Level, text: str, local_ns: int) -> str:
+        """One line, without newline, at `local_ns` (local time as nanoseconds since 1970). A text of several lines stays one line: line ends in it are escaped."""
         prefix = f"[{self.pid}] " if self.pid is not None else ""
         if self.time:
-            prefix += format_time(wall_ns + self.utc_offset_ns) + " "
+            prefix += format_time(local_ns) + " "
         label = f"\x1b[{_COLORS[level]}m{level.value}\x1b[0m" if self.colors else level.value
         if "\n" in text or "\r" in text:
             text = text.replace("\r", "\\r").replace("\n", "\\n")
-        return f"{prefix}[{label}] {text}\n"
+        return f"{prefix}[{label}] {text}"
 
 
-def format_time(wall_ns: int) -> str:
+def format_time(local_ns: int) -> str:
     """`2026/11/29 20:00:00.123456` for nanoseconds since 1970."""
-    seconds, rest_ns = divmod(wall_ns, SECOND_NS)
+    seconds, rest_ns = divmod(local_ns, SECOND_NS)
     return f"{_EPOCH + datetime.timedelta(seconds=seconds):%Y/%m/%d %H:%M:%S}.{rest_ns // 1000:06d}"
 
 

@@ -47,6 +47,8 @@ class ServerInfo:
     acc_is_sys: bool = False
     api_lvl: int = 0
     xkey: str = ""
+    tnats: str = ""
+    """Version of tnats itself; `version` is the nats-server release whose behaviour it offers."""
 
 
 _KEYS = [field.name for field in attrs.fields(ServerInfo)]

@@ -1,0 +1,427 @@
+"""The monitoring reports of a node: /varz, /connz, /subsz, /healthz and the rest, in nats-server's fields and order.
+
+Each is a pure function of a node's snapshots and the query. Keys that nats-server leaves out when empty are left
+out here too.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tnats import NATS_VERSION, __version__
+from tnats.broker.account import Account, Traffic
+from tnats.broker.snapshot import ConnectionSnapshot, SubscriptionSnapshot, sublist_snapshot, subscription_snapshot
+from tnats.edges.http_server import Response
+from tnats.edges.monitor import Monitor, json_response
+from tnats.edges.query import BadQuery, Query
+from tnats.limits import SECOND_NS
+from tnats.server import translate
+from tnats.subjects.sublist import SublistStats
+from tnats.subjects.tokens import is_valid_literal, subject_matches, to_bytes
+
+if TYPE_CHECKING:
+    from tnats.server.node import Node
+
+PAGE_DEFAULT = 1024
+"""Connections or subscriptions in one answer when the query names no limit."""
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def make_monitor(node: Node) -> Monitor:
+    """All reports of `node`, ready to be served."""
+    monitor = Monitor(node.options.http_base_path, f"tnats {__version__}")
+    monitor.add("/varz", lambda query: varz(node, monitor.request_counts), "General")
+    monitor.add("/connz", lambda query: connz(node, query), "Connections")
+    monitor.add("/accountz", lambda query: accountz(node, query), "Accounts")
+    monitor.add("/accstatz", lambda query: accstatz(node, query), "Account statistics")
+    monitor.add("/subsz", lambda query: subsz(node, query), "Subscriptions")
+    monitor.add("/subscriptionsz", lambda query: subsz(node, query), "")
+    monitor.add("/routez", lambda query: _head(node) | {"num_routes": 0, "routes": []}, "Routes")
+    monitor.add("/leafz", lambda query: _short_head(node) | {"leafnodes": 0, "leafs": []}, "Leaf nodes")
+    monitor.add(
+        "/gatewayz", lambda query: _short_head(node) | {"outbound_gateways": {}, "inbound_gateways": {}}, "Gateways"
+    )
+    monitor.add("/healthz", lambda query: healthz(node, query), "Health probe")
+    return monitor
+
+
+# ------------------------------------------------------------------ server
+
+
+def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
+    """General information and counters of the server."""
+    options, process = node.options, node.runtime.process
+    info = node.broker.info
+    counters = node.broker.snapshot()
+    now_ns = node.runtime.clock.wall_ns()
+    up_ns = node.runtime.clock.mono_ns() - node.started_mono_ns
+    assert options.authorization is not None  # completed
+    report: dict[str, object] = {
+        "server_id": node.server_id,
+        "server_name": node.name,
+        "version": NATS_VERSION,
+        "tnats": __version__,
+        "proto": 1,
+        "go": translate.language_version(),
+        "host": info.host,
+        "port": info.port,
+        "auth_required": not node.broker.gatekeeper.no_auth_required,
+        "connect_urls": list(info.connect_urls),
+        "max_connections": node.broker.options.max_connections,
+        "max_subscriptions": options.max_subscriptions,
+        "ping_interval": options.ping_interval_ns,
+        "ping_max": options.ping_max,
+        "http_host": options.http_host,
+        "http_port": node.endpoints.monitoring[1] if node.endpoints.monitoring else 0,
+        "http_base_path": "" if options.http_base_path == "/" else options.http_base_path,
+        "https_port": options.https_port,
+        "auth_timeout": _seconds(options.authorization.timeout_ns),
+        "max_control_line": options.max_control_line,
+        "max_payload": options.max_payload,
+        "max_pending": options.max_pending,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": {},
+        "tls_timeout": 2,
+        "write_deadline": options.write_deadline_ns,
+        "start": rfc3339(node.started_wall_ns),
+        "now": rfc3339(now_ns),
+        "uptime": uptime(up_ns),
+        "mem": process.memory_bytes(),
+        "cores": process.core_count,
+        "gomaxprocs": 1,  # one reactor uses one core
+        "cpu": round(100 * process.cpu_time_ns() / max(1, up_ns), 2),
+        "connections": counters.connections,
+        "total_connections": counters.total_connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        **_traffic(counters.traffic, "{}_{}"),
+        **_traffic(counters.traffic, "{}_client_{}"),
+        "slow_consumers": counters.slow_consumers,
+        "stale_connections": counters.stale_connections,
+        "subscriptions": counters.subscriptions,
+        "http_req_stats": dict(sorted(request_counts.items())),
+        "config_load_time": rfc3339(node.configured_wall_ns),
+        "config_digest": options.config_digest,
+        "tags": list(options.server_tags),
+        "metadata": dict(options.server_metadata),
+        "slow_consumer_stats": {"clients": counters.slow_consumers, "routes": 0, "gateways": 0, "leafs": 0},
+        "stale_connection_stats": {"clients": counters.stale_connections, "routes": 0, "gateways": 0, "leafs": 0},
+    }
+    optional = ("auth_required", "connect_urls", "max_subscriptions", "tags", "metadata")
+    return {key: value for key, value in report.items() if value or key not in optional}
+
+
+def healthz(node: Node, query: Query) -> Response:
+    """Whether this server is ready to serve. Streams and consumers cannot be asked for where there are none."""
+    for flag in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only", "details"):
+        query.flag(flag)
+    account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
+    problem = ""
+    if (stream or consumer) and not account:
+        problem = '"account" must not be empty when checking stream health'
+    elif consumer and not stream:
+        problem = '"stream" must not be empty when checking consumer health'
+    if not problem and (query.flag("js-enabled") or query.flag("js-enabled-only")):
+        text = "JetStream not enabled"
+        return _unhealthy(503, "JETSTREAM", text, details=query.flag("details"))
+    if problem:
+        return _unhealthy(400, "BAD_REQUEST", problem, details=query.flag("details"))
+    return json_response({"status": "ok"}, compact=True)
+
+
+def _unhealthy(status: int, kind: str, error: str, *, details: bool) -> Response:
+    if details:
+        return json_response({"status": "error", "errors": [{"type": kind, "error": error}]}, status, compact=True)
+    return json_response({"status": "unavailable" if status == 503 else "error", "error": error}, status, compact=True)
+
+
+# ------------------------------------------------------------------ connections
+
+
+def connz(node: Node, query: Query) -> dict[str, object]:
+    """Open or closed connections, sorted and paged."""
+    state = query.text("state").lower()
+    if state not in ("", "open", "closed", "all", "any"):
+        raise BadQuery(f"Error decoding state for {query.text('state')}")
+    sort = query.text("sort")
+    if sort and sort not in _SORTS:
+        raise BadQuery(f"invalid sorting option: {sort}")
+    if sort in ("stop", "reason") and state != "closed":
+        raise BadQuery(f"sort by {sort} only valid on closed connections")
+    detail = query.text("subs").lower() == "detail"
+    subs = detail or query.flag("subs")
+    auth = query.flag("auth")
+    cid, user, account = query.integer("cid"), query.text("user"), query.text("acc")
+    offset, limit = max(0, query.integer("offset")), query.integer("limit")
+    limit = 1 if cid else limit if limit > 0 else PAGE_DEFAULT
+
+    found: list[ConnectionSnapshot] = []
+    if state != "closed":
+        found += node.broker.connection_snapshots(with_subscriptions=subs)
+    if state in ("closed", "all", "any"):
+        found += node.broker.closed
+    found = [
+        one
+        for one in found
+        if (not cid or one.cid == cid) and (not user or one.authorized_user == user) and account in ("", one.account)
+    ]
+    key, newest_first = _SORTS[sort or "cid"]
+    found.sort(key=key, reverse=newest_first)
+    page = found[offset : offset + limit]
+    return _short_head(node) | {
+        "num_connections": len(page),
+        "total": len(found),
+        "offset": offset,
+        "limit": limit,
+        "connections": [_connection(one, subs=subs, detail=detail, auth=auth) for one in page],
+    }
+
+
+_SORTS: dict[str, tuple[Callable[[ConnectionSnapshot], Any], bool]] = {
+    "cid": (lambda one: one.cid, False),
+    "start": (lambda one: one.start_ns, False),
+    "subs": (lambda one: one.subscriptions, True),
+    "pending": (lambda one: one.pending_bytes, True),
+    "msgs_to": (lambda one: one.out_msgs, True),
+    "msgs_from": (lambda one: one.in_msgs, True),
+    "bytes_to": (lambda one: one.out_bytes, True),
+    "bytes_from": (lambda one: one.in_bytes, True),
+    "last": (lambda one: one.last_activity_ns, True),
+    "idle": (lambda one: one.idle_ns, True),
+    "uptime": (lambda one: one.uptime_ns, True),
+    "stop": (lambda one: one.stop_ns, True),
+    "reason": (lambda one: one.reason, False),
+    "rtt": (lambda one: one.rtt_ns, True),
+}
+"""Sort options: key, and whether the largest comes first."""
+
+
+def _connection(one: ConnectionSnapshot, *, subs: bool, detail: bool, auth: bool) -> dict[str, object]:
+    report: dict[str, object] = {
+        "cid": one.cid,
+        "kind": one.kind,
+        "type": one.type,
+        "ip": one.ip,
+        "port": one.port,
+        "start": rfc3339(one.start_ns),
+        "last_activity": rfc3339(one.last_activity_ns),
+    }
+    if one.stop_ns:
+        report |= {"stop": rfc3339(one.stop_ns), "reason": one.reason}
+    report |= {
+        "rtt": duration(one.rtt_ns),
+        "uptime": uptime(one.uptime_ns),
+        "idle": uptime(one.idle_ns),
+        "pending_bytes": one.pending_bytes,
+        "in_msgs": one.in_msgs,
+        "out_msgs": one.out_msgs,
+        "in_bytes": one.in_bytes,
+        "out_bytes": one.out_bytes,
+        "subscriptions": one.subscriptions,
+    }
+    report |= {key: value for key in ("name", "lang", "version") if (value := getattr(one, key))}
+    if auth:
+        report |= {key: value for key in ("authorized_user", "account") if (value := getattr(one, key))}
+    if detail and one.subscriptions_list:
+        report["subscriptions_list_detail"] = [_subscription(sub, with_account=False) for sub in one.subscriptions_list]
+    elif subs and one.subscriptions_list:
+        report["subscriptions_list"] = [sub.subject for sub in one.subscriptions_list]
+    return report
+
+
+def _subscription(sub: SubscriptionSnapshot, *, with_account: bool) -> dict[str, object]:
+    report: dict[str, object] = {"account": sub.account, "account_tag": sub.account} if with_account else {}
+    report["subject"] = sub.subject
+    if sub.queue:
+        report["qgroup"] = sub.queue
+    report |= {"sid": sub.sid, "msgs": sub.msgs}
+    if sub.max:
+        report["max"] = sub.max
+    report["cid"] = sub.cid
+    return report
+
+
+# ------------------------------------------------------------------ subscriptions, accounts
+
+
+def subsz(node: Node, query: Query) -> dict[str, object]:
+    """Figures of the subject tables, and on request the subscriptions themselves, those that match `test` if given."""
+    subs = query.flag("subs")
+    offset, limit = max(0, query.integer("offset")), query.integer("limit")
+    limit = limit if limit > 0 else PAGE_DEFAULT
+    test, name = query.text("test"), query.text("acc")
+    if test and not is_valid_literal(to_bytes(test)):
+        raise BadQuery(f"invalid test subject, must be valid publish subject: {test}")
+    accounts = [account for account in node.broker.accounts.values() if name in ("", account.name)]
+    report = _short_head(node) | _sublist(_sum(sublist_snapshot(account) for account in accounts))
+    found: list[SubscriptionSnapshot] = []
+    if subs:
+        found = [sub for account in accounts for sub in _subscriptions(account) if _matches(sub, test)]
+    page = found[offset : offset + limit]
+    report |= {"total": len(found), "offset": offset, "limit": limit}
+    if page:
+        report["subscriptions_list"] = [_subscription(sub, with_account=True) for sub in page]
+    return report
+
+
+def _subscriptions(account: Account) -> Iterable[SubscriptionSnapshot]:
+    for client in account.clients.values():
+        for subscription in client.subscriptions.values():
+            yield subscription_snapshot(subscription, client.cid, account.name)
+
+
+def _matches(sub: SubscriptionSnapshot, test: str) -> bool:
+    return not test or subject_matches(to_bytes(sub.subject), to_bytes(test))
+
+
+def _sum(stats: Iterable[SublistStats]) -> SublistStats:
+    """Figures of several accounts as one: counts add up, fan-out and hit rate are weighted by matches."""
+    all_stats = list(stats)
+    if len(all_stats) == 1:
+        return all_stats[0]
+    matches = sum(one.num_matches for one in all_stats)
+    cached = sum(one.num_cache for one in all_stats)
+
+    def weighted(field: str, weight: str, total: int) -> float:
+        return sum(getattr(one, field) * getattr(one, weight) for one in all_stats) / total if total else 0.0
+
+    return SublistStats(
+        num_subscriptions=sum(one.num_subscriptions for one in all_stats),
+        num_cache=cached,
+        num_inserts=sum(one.num_inserts for one in all_stats),
+        num_removes=sum(one.num_removes for one in all_stats),
+        num_matches=matches,
+        cache_hit_rate=weighted("cache_hit_rate", "num_matches", matches),
+        max_fanout=max((one.max_fanout for one in all_stats), default=0),
+        avg_fanout=weighted("avg_fanout", "num_cache", cached),
+    )
+
+
+def _sublist(stats: SublistStats) -> dict[str, object]:
+    return attrs.asdict(stats)
+
+
+def accountz(node: Node, query: Query) -> dict[str, object]:
+    """Names of all accounts, or one of them in detail."""
+    head = _short_head(node)
+    name = query.text("acc")
+    if not name:
+        return head | {"accounts": sorted(node.broker.accounts)}
+    account = node.broker.accounts.get(name)
+    if account is None:
+        raise BadQuery(f"Account {name} does not exist")
+    return head | {
+        "account_detail": {
+            "account_name": account.name,
+            "update_time": rfc3339(node.configured_wall_ns),
+            "expired": False,
+            "complete": True,
+            "jetstream_enabled": False,
+            "leafnode_connections": 0,
+            "client_connections": len(account.clients),
+            "subscriptions": len(account.sublist),
+            "name_tag": account.name,
+            "sublist_stats": _sublist(sublist_snapshot(account)),
+        }
+    }
+
+
+def accstatz(node: Node, query: Query) -> dict[str, object]:
+    """Traffic per account; accounts without connections only with `unused`."""
+    unused = query.flag("unused")
+    return _short_head(node) | {
+        "account_statz": [
+            {
+                "acc": account.name,
+                "name": account.name,
+                "conns": len(account.clients),
+                "leafnodes": 0,
+                "total_conns": len(account.clients),
+                "num_subscriptions": len(account.sublist),
+                "sent": _sent(account.traffic().out_msgs, account.traffic().out_bytes),
+                "received": _sent(account.traffic().in_msgs, account.traffic().in_bytes),
+                "slow_consumers": account.slow_consumer_count,
+            }
+            for account in node.broker.accounts.values()
+            if unused or account.clients
+        ]
+    }
+
+
+def _sent(msgs: int, size: int) -> dict[str, object]:
+    none = {"msgs": 0, "bytes": 0}
+    return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}
+
+
+def _traffic(traffic: Traffic, form: str) -> dict[str, object]:
+    return {
+        form.format(way, what): getattr(traffic, f"{way}_{what}") for way in ("in", "out") for what in ("msgs", "bytes")
+    }
+
+
+# ------------------------------------------------------------------ forms
+
+
+def _short_head(node: Node) -> dict[str, object]:
+    return {"server_id": node.server_id, "now": rfc3339(node.runtime.clock.wall_ns())}
+
+
+def _head(node: Node) -> dict[str, object]:
+    head = _short_head(node)
+    return {"server_id": head["server_id"], "server_name": node.name, "now": head["now"]}
+
+
+def _seconds(duration_ns: int) -> float:
+    """Seconds as a number, whole where it is."""
+    seconds = duration_ns / SECOND_NS
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def rfc3339(wall_ns: int) -> str:
+    """A moment as Go prints it: UTC, nanoseconds without trailing zeros."""
+    seconds, rest_ns = divmod(wall_ns, SECOND_NS)
+    moment = f"{_EPOCH + datetime.timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
+    fraction = f".{rest_ns:09d}".rstrip("0") if rest_ns else ""
+    return f"{moment}{fraction}Z"
+
+
+def uptime(duration_ns: int) -> str:
+    """A duration in whole seconds, days and years told apart: `1d2h3m4s`."""
+    seconds = max(0, duration_ns) // SECOND_NS
+    text = ""
+    for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size or text:
+            text += f"{seconds // size}{unit}"
+            seconds %= size
+    return f"{text}{seconds}s"
+
+
+def duration(duration_ns: int) -> str:
+    """A duration as Go prints it: `0s`, `539µs`, `1.5ms`, `2m3s`."""
+    if duration_ns == 0:
+        return "0s"
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+        if duration_ns < size * 1000:
+            return f"{_decimal(duration_ns, size)}{unit}"
+    minutes, rest_ns = divmod(duration_ns, 60 * SECOND_NS)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{text}{_decimal(rest_ns, SECOND_NS)}s"
+
+
+def _decimal(number: int, unit: int) -> str:
+    whole, rest = divmod(number, unit)
+    if not rest:
+        return str(whole)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0")

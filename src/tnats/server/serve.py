@@ -1,0 +1,103 @@
+"""`tnats serve`: nats-server's command line on the real machine.
+
+Imports what a start needs and no more: suites start servers by the thousand, and wait for each.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from tnats import NATS_VERSION
+from tnats.errors import TnatsError
+from tnats.runtime.api import Runtime
+from tnats.runtime.live import live_runtime
+from tnats.server.compose import build, settle
+from tnats.server.config.load import read_options
+from tnats.server.config.options import Options
+from tnats.server.config.problems import ConfigError
+from tnats.server.flags import Answer, Flags, merge, parse_flags
+from tnats.server.node import Node
+
+PROGRAM = "nats-server"
+"""As scripts know it: the texts they look for begin with this name."""
+
+ALLOCATIONS_PER_COLLECTION = 50_000
+"""The garbage collector's first threshold: routing makes no cycles, so looking for them more often is waste."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a server by the flags in `argv` until it ends; the exit code."""
+    flags = parse_flags(argv, program=PROGRAM, version=NATS_VERSION)
+    if isinstance(flags, Answer):
+        sys.stdout.write(flags.stdout)
+        sys.stderr.write(flags.stderr)
+        return flags.exit_code
+    runtime = live_runtime(argv=argv)
+    try:
+        if flags.signal is not None:
+            return _signal(*flags.signal)
+        options = _options(runtime, flags)
+        if flags.check_only:
+            return _check(options)
+        node = build(runtime, options, read_options=lambda: _settled(runtime, flags))
+    except TnatsError as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"{PROGRAM}: {line}\n")
+        return 1
+    return trio.run(_serve, node)
+
+
+def _options(runtime: Runtime, flags: Flags) -> Options:
+    """What file and command line ask for together. Raises ConfigError."""
+    process = runtime.process
+    path = flags.config_file
+    options = read_options(path, read=process.read_text, env=process.environment) if path else Options()
+    if flags.check_only and options.warnings:
+        raise ConfigError((), options.warnings)
+    merge(options, flags)
+    return options
+
+
+def _settled(runtime: Runtime, flags: Flags) -> Options:
+    options = _options(runtime, flags)
+    settle(options)
+    return options
+
+
+def _check(options: Options) -> int:
+    settle(options)
+    sys.stderr.write(f"{PROGRAM}: configuration file {options.config_file} is valid ({options.config_digest})\n")
+    return 0
+
+
+def _signal(name: str, target: str) -> int:
+    from tnats.runtime.live.signals import send_signal
+
+    send_signal(name, target)
+    return 0
+
+
+async def _serve(node: Node) -> int:
+    gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 20, 100)
+    failures: list[str] = []
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            gc.collect()
+            gc.freeze()  # what a start has made lives as long as the server
+    except* TnatsError as group:
+        failures.extend(str(error) for error in _leaves(group))
+    for failure in failures:
+        sys.stderr.write(f"{PROGRAM}: {failure}\n")
+    return 1 if failures else 0
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions inside nested groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
