@@ -237,12 +237,15 @@ class Client:
     # ---------------------------------------------------------------- flush, drain, close
 
     async def flush(self, *, timeout_s: float = 10.0) -> None:
-        """Return when the server has handled everything queued before; while disconnected, wait for a connection.
+        """Return when the server has handled everything published before; while disconnected, wait for a connection.
 
-        Raises TimedOut, ConnectionClosed, and ConnectionLost when the connection broke meanwhile: what was queued
-        may or may not have arrived.
+        Returning is proof. Raises ConnectionLost when messages since the last proof were on their way as a connection
+        broke, now or earlier: they may not have arrived. Raises TimedOut, ConnectionClosed.
         """
+        self._connection.raise_unconfirmed()
         await self._round_trip(timeout_s, "flush")
+        # A connection may have come and gone with messages while we waited for one.
+        self._connection.raise_unconfirmed()
 
     async def round_trip_ns(self, *, timeout_s: float = 10.0) -> int:
         """How long the server takes to answer a PING now. Raises like `flush`."""

@@ -70,6 +70,8 @@ class Statistics:
     bytes_in: int = 0
     bytes_out: int = 0
     reconnect_count: int = 0
+    messages_unconfirmed: int = 0
+    """Messages on their way, without the server's word, when their connection was lost: they may not have arrived."""
 
 
 class Connection:
@@ -92,6 +94,10 @@ class Connection:
         """Why the client gave up; None while it lives and after it was closed on purpose."""
         self.ended = trio.Event()
         self._server: Server | None = None
+        self._confirmed_count = 0
+        """Of `statistics.messages_out`, how many are known to have arrived or counted as unconfirmed."""
+        self._unreported_count = 0
+        """Unconfirmed messages that no flush has told yet."""
         self._pool = ServerPool(addresses, runtime.chance.rng("client.servers"), shuffle=options.shuffle_servers)
         self._scope = trio.CancelScope()
         self.accepting = True
@@ -166,6 +172,10 @@ class Connection:
         self.link = None
         self.outbound = Outbound()
         self._room.unpark_all()
+        unconfirmed_count = self.statistics.messages_out - self._confirmed_count
+        self._confirmed_count = self.statistics.messages_out
+        self._unreported_count += unconfirmed_count
+        self.statistics.messages_unconfirmed += unconfirmed_count
         self._pool.lost(self._server)
         self.report(Disconnected(self._server.address.url, reason))
 
@@ -271,7 +281,20 @@ class Connection:
         await link.round_trip()
         return self.runtime.clock.mono_ns() - start_ns
 
+    def raise_unconfirmed(self) -> None:
+        """Raise ConnectionLost, once, if messages were on their way when a connection was lost."""
+        count, self._unreported_count = self._unreported_count, 0
+        if count:
+            raise ConnectionLost(
+                f"{count} message{'s were' if count > 1 else ' was'} on the way when the connection was lost "
+                "and may not have arrived"
+            )
+
     # ---------------------------------------------------------------- incoming, called by the link
+
+    def confirmed(self, published_count: int) -> None:
+        """The server has handled the first `published_count` messages of this client, but for what was lost before."""
+        self._confirmed_count = max(self._confirmed_count, published_count)
 
     def take_info(self) -> None:
         """The server sent a new INFO: cluster members, lame duck mode."""

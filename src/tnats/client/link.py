@@ -40,6 +40,8 @@ LANGUAGE = "python-trio"
 class RoundTrip:
     """A PING on its way: done when its PONG is back, or `lost` with the link."""
 
+    published_count: int
+    """Messages that had been published when it was sent: its PONG confirms them."""
     done: trio.Event = attrs.Factory(trio.Event)
     lost: bool = False
 
@@ -169,7 +171,8 @@ class Link:
         )
 
     def _ping(self) -> RoundTrip:
-        trip = RoundTrip()
+        # Before the log-in no message has gone this way: those of an outage follow after it.
+        trip = RoundTrip(self._owner.statistics.messages_out if self._logged_in else 0)
         if self._end_reason is None:
             self._round_trips.append(trip)
             self.send(PING_LINE)
@@ -267,7 +270,9 @@ class Link:
         elif operation is Signal.PONG:
             self._unanswered_ping_count = 0
             if self._round_trips:
-                self._round_trips.popleft().done.set()
+                trip = self._round_trips.popleft()
+                trip.done.set()
+                self._owner.confirmed(trip.published_count)
         elif isinstance(operation, ServerInfo):
             self.info = operation
             self._greeted = True

@@ -22,10 +22,12 @@ from tnats.client import (
     ReconnectFailed,
     ServersDiscovered,
     Status,
+    TimedOut,
     connect,
 )
 from tnats.client.events import ErrorReported
 from tnats.errors import FeatureMissing
+from tnats.runtime.sim.rules import resets, splits
 
 
 def kinds(stage: Stage) -> list[type]:
@@ -472,6 +474,65 @@ def test_a_server_that_does_not_read_holds_publishers_back() -> None:
                 client.publish_nowait("a")
 
     play(scene)
+
+
+def test_flush_tells_of_an_earlier_loss() -> None:
+    """Messages on their way when a connection broke make the next flush raise, once, though a new connection stands."""
+
+    async def scene(stage: Stage) -> None:
+        async with stage.connect() as client:
+            await client.publish("a")
+            await client.flush()
+            stage.server.reads = False
+            await client.publish("b")
+            await client.publish("c")
+            await stage.sleep(0.1)
+            stage.server.drop_clients()
+            stage.server.reads = True
+            await wait_until(stage, lambda: client.statistics.reconnect_count)
+            assert client.statistics.messages_unconfirmed == 2
+            with pytest.raises(ConnectionLost, match="2 messages were on the way"):
+                await client.flush()
+            await client.flush()
+            stage.server.drop_clients()
+            await wait_until(stage, lambda: client.statistics.reconnect_count == 2)
+            await client.flush()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_delivery_is_at_most_once_in_order_and_flush_is_proof(seed: int) -> None:
+    """Under resets and splits: nothing twice, nothing out of order, and what a flush vouched for is there."""
+
+    async def scene(stage: Stage) -> None:
+        rules = stage.world.fabric
+        weather = [resets(["client"], ["one"], chance=0.02), splits(["client"], ["one"], chance=0.5)]
+        vouched: set[int] = set()
+        since: set[int] = set()
+        async with stage.connect(reconnect_attempts_max=None, reconnect_wait_max_s=0.1) as client:
+            guards = [rules.apply(rule) for rule in weather]
+            for number in range(400):
+                await client.publish("n", b"%d" % number)
+                since.add(number)
+                if number % 3 == 0:
+                    await stage.sleep(0.01)
+                if number % 7 == 0:
+                    try:
+                        await client.flush(timeout_s=5)
+                    except (ConnectionLost, TimedOut):
+                        pass
+                    else:
+                        vouched |= since
+                    since.clear()
+            for guard in guards:
+                guard.heal()
+        arrived = [int(message.payload) for message in stage.server.published]
+        assert arrived == sorted(set(arrived))
+        assert vouched <= set(arrived)
+        assert len(vouched) > 50
+
+    play(scene, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))

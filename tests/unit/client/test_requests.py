@@ -163,7 +163,7 @@ def test_reply_over_a_new_connection() -> None:
                 await wait_until(stage, lambda: stage.server.published)
                 stage.server.drop_clients()
                 await wait_until(stage, lambda: client.statistics.reconnect_count)
-                await client.flush()
+                await client.round_trip_ns()
                 stage.server.peers[0].deliver(stage.server.published[0].reply.decode(), b"after all")
 
             nursery.start_soon(answer)
