@@ -45,7 +45,9 @@ class Account:
         self.name = name
         self.sublist: Sublist[Subscription] = Sublist(cache_entries_max=0)  # the plans are the cache
         self.plans = PlanTable(self.sublist)
-        self.mappings: Sequence[Mapping] = ()
+        self._mappings: Sequence[Mapping] = ()
+        self.known_plans: dict[bytes, Plan] = {}
+        """By published subject, for clients without permissions of their own; bounded and filled by the hot loop."""
         self.clients: dict[int, Connection] = {}
         """Logged-in client connections by cid."""
         self.closed_traffic = Traffic()
@@ -53,6 +55,18 @@ class Account:
         self.slow_consumer_count = 0
         self.observers: list[InterestObserver] = []
         self._draw = draw
+
+    @property
+    def mappings(self) -> Sequence[Mapping]:
+        """Applied to what clients publish, first match first."""
+        return self._mappings
+
+    @mappings.setter
+    def mappings(self, mappings: Sequence[Mapping]) -> None:
+        self._mappings = mappings
+        self.known_plans.clear()
+        for client in self.clients.values():
+            client.forget_plans()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription to a valid pattern."""
@@ -70,7 +84,7 @@ class Account:
 
     def map_subject(self, subject: bytes) -> tuple[bytes, bool]:
         """What a client's message on `subject` is published on (empty: dropped), and whether that is always so."""
-        mapping = find_mapping(self.mappings, subject) if self.mappings else None
+        mapping = find_mapping(self._mappings, subject) if self._mappings else None
         if mapping is None:
             return subject, True
         return mapping.apply(subject, self._draw), mapping.is_fixed

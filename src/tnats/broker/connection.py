@@ -124,6 +124,7 @@ class Connection:
         self.inbound.ceremony = True  # absent options default to verbose and pedantic
         if not self.inbound.locked:
             self.account.clients[self.cid] = self
+            self.forget_plans()
         self.outbound.put_bytes(self._info_line())
 
     async def run(self) -> None:
@@ -348,9 +349,9 @@ class Connection:
             self.close(ClosedReason(outcome.reason.value))
             return
         self._move(State.OPEN)
-        self._take_user(outcome)
         user = outcome.user
         self.account = self.broker.account(user.account) if user is not None else self.broker.account()
+        self._take_user(outcome)
         self.inbound.locked = False
         self.account.clients[self.cid] = self
         self.broker.on_logged_in(self)
@@ -363,7 +364,12 @@ class Connection:
         responses = self.rules.responses if self.rules is not None else None
         self._grants = ReplyGrants(responses) if responses is not None else None
         self.outbound.tracks_replies = self._grants is not None
+        self.forget_plans()
+
+    def forget_plans(self) -> None:
+        """Permissions, account or its mappings have changed."""
         self.inbound.forget()
+        self.inbound.known = self.account.known_plans if self.rules is None else None
 
     def _finish_connect(self) -> None:
         """What CONNECT asks for, once it is admitted."""

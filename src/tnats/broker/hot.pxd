@@ -8,8 +8,8 @@ from libc.string cimport memchr, memcmp, memcpy
 
 cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, FLUSH_BYTES, OWN_BODY_BYTES, READ_BYTES, SETTLE_ROUNDS_MAX
 cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX, VIEW_BYTES
-cdef Py_ssize_t DELIVERIES_PER_FEED_MAX
-cdef int UPPER_C, LOWER_C, TAB, LF, CR, SPACE
+cdef Py_ssize_t DELIVERIES_PER_FEED_MAX, PLANS_MAX
+cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
 cdef bytes PUB, HPUB
 cdef bytearray NO_STAGE
 cdef tuple RESERVED_REPLIES
@@ -206,6 +206,7 @@ cdef class Inbound(Origin):
     cdef public bytes tail, line, irregular, subject, prefix
     cdef public bytearray body
     cdef public Plan plan
+    cdef public dict known
     cdef public Py_ssize_t max_payload, max_control_line, have, start_offset
     cdef public long long msgs, bytes
     cpdef forget(self)
@@ -228,8 +229,8 @@ cdef class Inbound(Origin):
     @cython.locals(last=Py_ssize_t)
     cdef bint read_shape(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bint headers) except -1
     cdef bint read_other(self, bytes line) except -1
-    cdef bint accept_line(self, bytes reply, bint headers) except -1
-    @cython.locals(plan=Plan)
+    cdef bint accept_line(self, const unsigned char *data, Py_ssize_t start, bint headers) except -1
+    @cython.locals(plan=Plan, known=dict)
     cdef Py_ssize_t publish_first(
         self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t first, Py_ssize_t stop, bytearray buffer
     ) except -1

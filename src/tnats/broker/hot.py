@@ -44,6 +44,7 @@ from tnats.limits import (
     DELIVERIES_PER_FEED_MAX,
     FLUSH_BYTES,
     OWN_BODY_BYTES,
+    PLANS_MAX,
     READ_BYTES,
     SETTLE_ROUNDS_MAX,
     SMALL_STAGE_BYTES,
@@ -75,6 +76,7 @@ RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")
 NO_STAGE = bytearray()
 
 UPPER_C = 67
+UPPER_I = 73
 LOWER_C = 99
 TAB = 9
 LF = 10
@@ -613,8 +615,8 @@ class Inbound(Origin):
 
     __slots__ = (
         "body", "bytes", "ceremony", "closed", "deferred", "fickle", "halted", "have", "headers", "irregular",
-        "line", "locked", "max_control_line", "max_payload", "msgs", "no_responders", "plan", "prefix", "read_into",
-        "reserved", "start_offset", "subject", "tail",
+        "known", "line", "locked", "max_control_line", "max_payload", "msgs", "no_responders", "plan", "prefix",
+        "read_into", "reserved", "start_offset", "subject", "tail",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, owner: Owner, outbound: Outbound, conn: Conn) -> None:
@@ -650,7 +652,9 @@ class Inbound(Origin):
         """What MSG needs instead of that part, if the line was not of the plain form."""
         self.subject = b""
         self.plan: Plan | None = None
-        """Of `subject`, if it may be remembered."""
+        """Of the last line, if it may be remembered."""
+        self.known: dict[bytes, Plan] | None = None
+        """Plans by published subject, shared by all connections that get the same ones; None: ask the owner."""
         self.fickle = False
         """Set by the owner in `find_plan`: the choice is for one message only."""
         self.prefix = b""
@@ -809,7 +813,7 @@ class Inbound(Origin):
             return self.read_other(data[pos : end_of_line + 1])
         self.irregular = b""
         self.start_offset = rest - pos
-        if not self.accept_line(data[rest : rest + self.reply_size], headers):
+        if not self.accept_line(data, rest, headers):
             return False
         self.line = data[pos : end_of_line + 1]
         return True
@@ -846,11 +850,13 @@ class Inbound(Origin):
         if self.header_size:
             words.append(b"%d" % self.header_size)
         self.irregular = b"%b\r\n" % b" ".join([*words, b"%d" % self.size])
-        return self.accept_line(reply, self.header_size > 0)
+        return self.accept_line(reply, 0, self.header_size > 0)
 
-    def accept_line(self, reply: bytes, headers: bool) -> bool:
-        """Whether the publish just read is within the limits; if not, the owner has closed."""
-        self.reserved = bool(reply) and reply.startswith(RESERVED_REPLIES)
+    def accept_line(self, data: bytes, start: int, headers: bool) -> bool:
+        """Whether the publish just read, its reply at data[start], is within the limits; if not, the owner has closed."""
+        self.reserved = False
+        if self.reply_size > 4 and data[start + 1] != UPPER_I:  # "_INBOX." is the usual reply, and not reserved
+            self.reserved = data[start : start + self.reply_size].startswith(RESERVED_REPLIES)
         if self.size > self.max_payload:
             self.owner.on_payload_too_large(self.size)
             return False
@@ -861,8 +867,15 @@ class Inbound(Origin):
 
     def publish_first(self, data: bytes, pos: int, first: int, stop: int, buffer: bytearray) -> int:
         """Publish on a subject whose plan is not at hand; keep the plan if that may be done."""
-        self.fickle = False
-        plan: Plan = self.owner.find_plan(self.subject)
+        known = self.known
+        plan = known.get(self.subject) if known is not None else None
+        if plan is None:
+            self.fickle = False
+            plan = self.owner.find_plan(self.subject)
+            if known is not None and plan.kept and not self.fickle:
+                if len(known) >= PLANS_MAX:
+                    known.clear()
+                known[self.subject] = plan
         if self.irregular:
             return self.publish_bytes(plan, self.irregular + data[first:stop])
         if plan.kept and not self.fickle:
