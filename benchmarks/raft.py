@@ -80,7 +80,9 @@ def throughput(seconds: float, batch: int, size: int) -> float:
         if leader.log.applied - compacted > 20_000:
             compacted = leader.log.applied
             for node, machine in group.machines.items():
-                group.feed(node, SnapshotTaken(machine.snapshot_meta(machine.log.applied, 0, 0)))
+                meta = machine.snapshot_meta(machine.log.applied, 0, 0)
+                assert meta is not None
+                group.feed(node, SnapshotTaken(meta))
                 group.feed(node, Compact(machine.log.applied - 1_000))
     return group.committed / (time.perf_counter() - start)
 

@@ -67,10 +67,14 @@ class StoredEntry:
 
 @attrs.frozen
 class Promise:
-    """Durable was the log up to (`index`, `term`). Written after the sync that made it true."""
+    """Durable was the log up to (`index`, `term`), and the hard state of version `hard_version`.
+
+    Written after the sync that made it true.
+    """
 
     index: int
     term: int
+    hard_version: int
 
 
 _U8 = struct.Struct("<B")
@@ -83,7 +87,8 @@ _SPEAKER = struct.Struct("<QQQQ")
 _WRITER = struct.Struct("<QQ")
 _MEMBER = struct.Struct("<QQ??")
 _PAIR = struct.Struct("<QQ")
-_HARD = struct.Struct("<QQQQBQI")
+_HARD = struct.Struct("<QQQQQBQI")
+_PROMISE = struct.Struct("<QQQ")
 
 
 class _Reader:
@@ -314,16 +319,18 @@ def decode_entry(group: bytes, node: int, data: bytes) -> tuple[int, StoredEntry
 
 
 def encode_hard_state(identity: Identity, hard: HardState) -> bytes:
-    body = _HARD.pack(hard.term, hard.vote, hard.commit, hard.incarnation, hard.standing, hard.since, len(hard.seen))
+    body = _HARD.pack(
+        hard.version, hard.term, hard.vote, hard.commit, hard.incarnation, hard.standing, hard.since, len(hard.seen)
+    )
     return _record(RecordKind.HARD_STATE, identity, body + b"".join(_PAIR.pack(*pair) for pair in hard.seen))
 
 
 def decode_hard_state(group: bytes, node: int, data: bytes) -> tuple[int, HardState]:
     incarnation, reader = _open_record(RecordKind.HARD_STATE, group, node, data)
-    term, vote, commit, own, standing, since, count = reader.unpack(_HARD)
+    version, term, vote, commit, own, standing, since, count = reader.unpack(_HARD)
     seen = tuple(reader.unpack(_PAIR) for _ in range(count))
     reader.done()
-    return incarnation, HardState(term, vote, commit, own, m.Standing(standing), since, seen)
+    return incarnation, HardState(version, term, vote, commit, own, m.Standing(standing), since, seen)
 
 
 def encode_stored_membership(identity: Identity, membership: Membership) -> bytes:
@@ -349,11 +356,11 @@ def decode_snapshot_meta(group: bytes, node: int, data: bytes) -> tuple[int, m.S
 
 
 def encode_promise(identity: Identity, promise: Promise) -> bytes:
-    return _record(RecordKind.PROMISE, identity, _PAIR.pack(promise.index, promise.term))
+    return _record(RecordKind.PROMISE, identity, _PROMISE.pack(promise.index, promise.term, promise.hard_version))
 
 
 def decode_promise(group: bytes, node: int, data: bytes) -> tuple[int, Promise]:
     incarnation, reader = _open_record(RecordKind.PROMISE, group, node, data)
-    promise = Promise(*reader.unpack(_PAIR))
+    promise = Promise(*reader.unpack(_PROMISE))
     reader.done()
     return incarnation, promise

@@ -54,6 +54,7 @@ class Core:
         self.log = log
         self.memberships = memberships
 
+        self.hard_version = hard.version
         self.term = hard.term
         self.vote = hard.vote
         self.incarnation = following(hard.incarnation, rng)
@@ -253,11 +254,13 @@ class Core:
         self.log.truncate(index)
         if self.memberships.truncate(index):
             self.membership_now()
+        self.refresh_standing()
 
     # Handing over
 
     def hard_state(self) -> HardState:
         return HardState(
+            self.hard_version,
             self.term,
             self.vote,
             min(self.log.commit, self.log.stable),
@@ -312,6 +315,7 @@ class Core:
             persist.membership = self.membership
             self.membership_changed = False
         if self.hard_changed:
+            self.hard_version += 1
             persist.hard = self.hard_state()
             self.hard_changed = False
         return persist

@@ -158,9 +158,11 @@ class HardState:
     """What a replica must never forget. `seen`: newest incarnation known of each peer, sorted by node.
 
     `commit`: a lower bound of what is committed and durable here.
-    `since`: the incarnation at which `standing` became AMNESIC.
+    `since`: the incarnation at which `standing` became AMNESIC. `version` counts the writes of this record: the
+    promise names it, so that an older copy left by a lost write is known as such.
     """
 
+    version: int = 0
     term: int = 0
     vote: NodeId = 0
     commit: int = 0

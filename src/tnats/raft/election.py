@@ -67,9 +67,10 @@ class Election:
     def _ask(self, term: int, *, pre: bool, transfer: bool) -> None:
         core = self.core
         membership = core.membership
+        send = core.send if pre else core.send_durable
         for voter in membership.voters:
             if voter != core.node:
-                core.send(
+                send(
                     VoteRequest(
                         core.node,
                         voter,

@@ -193,13 +193,17 @@ class Machine:
     def membership(self) -> Membership:
         return self.core.membership
 
-    def snapshot_meta(self, index: int, size: int, digest: int) -> SnapshotMeta:
-        """The meta data of a snapshot of the state applied up to `index`."""
+    def snapshot_meta(self, index: int, size: int, digest: int) -> SnapshotMeta | None:
+        """The meta data of a snapshot of the state applied up to `index`.
+
+        None if the configuration in force there is not known, after damage: try again at a later index.
+        """
         log = self.core.log
         ensure(log.snapshot.index < index <= log.applied, f"no snapshot can be taken at {index}")
         term = log.term(index)
         ensure(term is not None, "the term of an applied entry is known")
-        return SnapshotMeta(index, term or 0, self.core.memberships.at(index), size, digest)
+        membership = self.core.memberships.at(index)
+        return SnapshotMeta(index, term or 0, membership, size, digest) if membership is not None else None
 
     # Stepping
 

@@ -13,8 +13,6 @@ from enum import StrEnum
 
 import attrs
 
-from tnats.errors import ensure
-
 
 @attrs.frozen
 class Member:
@@ -118,13 +116,12 @@ class MembershipLog:
     def current(self) -> Membership:
         return self.chain[-1]
 
-    def at(self, index: int) -> Membership:
-        """The configuration in force at `index`, which must not lie before what was released."""
+    def at(self, index: int) -> Membership | None:
+        """The configuration in force at `index`; None if only later ones are known, after damage."""
         for membership in reversed(self.chain):
             if membership.index <= index:
                 return membership
-        ensure(False, f"membership at {index} asked, but the oldest kept is of {self.chain[0].index}")
-        raise AssertionError
+        return None
 
     def append(self, membership: Membership) -> None:
         """Note a configuration of the log. One that is known already, from a second copy, is no news."""

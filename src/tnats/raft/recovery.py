@@ -9,8 +9,8 @@ damage, which keeps its place and is repaired; and it decides how far the replic
    write left behind (its successor names another term) is as good as lost.
 3. The snapshot is the base. If the newest does not verify, an older one is, and what lies between it and the first
    record of the log is a faulty range like any other.
-4. The hard state is believed only if nothing else is newer: a log with a higher term, or a record written by a later
-   incarnation, proves it stale. Without a hard state the replica is AMNESIC.
+4. The hard state is believed only if nothing else is newer: a log with a higher term, a record written by a later
+   incarnation, or a promise that names a later version of it, proves it stale. Without a hard state the replica is AMNESIC.
 5. The configuration is in the snapshot, in the log, and once more by itself; one copy is enough.
 """
 
@@ -101,7 +101,7 @@ class _Recovery:
         records = self.records()
         promise = self.promise()
         base, terms, faulty, configs = self.log(snapshot, records, promise)
-        hard = self.hard(terms)
+        hard = self.hard(terms, promise)
         last = base + len(terms) - 1
         if hard.commit > last:
             self.forget(Standing.SHORT, f"log ends at {last}, though {hard.commit} was committed and durable")
@@ -208,14 +208,18 @@ class _Recovery:
                     records[index] = record = None
             expected = record.prev_term if record is not None else 0
 
-    def hard(self, terms: list[int | None]) -> HardState:
+    def hard(self, terms: list[int | None], promise: Promise | None) -> HardState:
         """Rule 4."""
         hard = self.decode(codec.decode_hard_state, self.found.hard, "hard state")
         newest_term = max((term for term in terms if term is not None), default=0)
         if not isinstance(hard, HardState):
             self.forget(Standing.AMNESIC, "term and vote are lost")
             return HardState(term=newest_term, incarnation=self.newest_writer << NONCE_BITS)
-        if newest_term > hard.term or self.newest_writer > hard.incarnation >> NONCE_BITS:
+        if (
+            newest_term > hard.term
+            or self.newest_writer > hard.incarnation >> NONCE_BITS
+            or (promise is not None and promise.hard_version > hard.version)
+        ):
             self.forget(Standing.AMNESIC, "term and vote are older than the log")
             newest = max(self.newest_writer << NONCE_BITS, hard.incarnation)
             return attrs.evolve(

@@ -83,8 +83,6 @@ class Relearning:
     def accused(self, message: Forgotten) -> None:
         """Rule 4: is it true?"""
         core, log = self.core, self.core.log
-        if core.memory is Standing.AMNESIC:
-            return
         acked = (message.acked_term, message.acked_index)
         forgot = core.memory is Standing.SOUND and acked > (log.last_term, log.last_index)
         if forgot or contradicts(core.incarnation, message.seen):
@@ -110,7 +108,7 @@ class Relearning:
             return
         self.replication.hear(node, message.incarnation, message.standing)
         admitted = message.standing != Standing.AMNESIC or core.census.get(node) == message.incarnation
-        membership = core.memberships.at(core.log.commit)
+        membership = core.memberships.at(core.log.commit) or core.membership
         core.send(RelearnReply(*core.header(node), message.incarnation, core.log.last_index, admitted, membership))
         if not admitted:
             self._demote(node, message.since)

@@ -96,11 +96,10 @@ class Repair:
         core = self.core
         if first <= core.log.commit:
             return
-        core.truncate(first)
         core.memory = max(core.memory, Standing.SHORT)
         core.hard_changed = True
+        core.truncate(first)
         core.report_resumed()
-        core.refresh_standing()
 
     def _judge(self) -> None:
         """Rule 4."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tnats.errors import ensure
 from tnats.raft.core import Core
 from tnats.raft.effects import Accepted, Load, Purpose, Refused
 from tnats.raft.log import ENTRY_OVERHEAD_BYTES, entry_bytes
@@ -259,7 +258,10 @@ class Replication:
             if reply.index != progress.next - 1:
                 return
             at, _ = core.log.hint(min(reply.hint_index, reply.index - 1), reply.hint_term)
-            progress.probe(max(min(at + 1, reply.index), 1))
+            lower = max(min(at + 1, reply.index), progress.match + 1)
+            if lower >= progress.next:
+                return  # it rejects for another reason, damage: the next heartbeat tries again
+            progress.probe(lower)
         self.replicate_to(reply.source, progress)
 
     def _accuse(self, node: NodeId, progress: Progress) -> None:
@@ -281,8 +283,10 @@ class Replication:
             if progress.flow is Flow.REPLICATE:
                 # Rejected if anything sent before was lost on the way, whatever the window says.
                 prev_term = self.core.log.term(progress.next - 1)
-                ensure(prev_term is not None, "a streaming follower's place is in the log")
-                self._emit(reply.source, progress, prev_term or 0, [], 0)
+                if prev_term is None:
+                    self.send_snapshot(reply.source)
+                else:
+                    self._emit(reply.source, progress, prev_term, [], 0)
             else:
                 self._send_append(reply.source, progress)
         if progress.sound:
