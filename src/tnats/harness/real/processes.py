@@ -1,0 +1,165 @@
+"""Server processes under test: configuration, start, readiness, signals, logs.
+
+A `ServerProcess` keeps its name, addresses and store across restarts, as a machine in a rack does. Everything listens
+on the loopback interface. The process belongs to a `Workplace`, which ends it whatever happens.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import attrs
+import trio
+
+from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.targets import Target
+from tnats.harness.real.workplace import Workplace, free_port
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import NetworkError, Runtime
+
+START_TIMEOUT_S = 30.0
+POLL_NS = 50_000_000
+HTTP_BYTES_MAX = 64 * 1024
+
+CONFIGURATION = """\
+server_name: {name}
+listen: "127.0.0.1:{client_port}"
+http: "127.0.0.1:{monitor_port}"
+jetstream {{
+  store_dir: "{store}"
+  max_memory_store: 64MiB
+  max_file_store: 4GiB
+{more}}}
+"""
+
+
+@attrs.frozen
+class Health:
+    """What `/healthz` answered; status 0 when nobody did."""
+
+    status: int
+    text: str
+
+
+class ServerProcess:
+    """One server on this machine."""
+
+    def __init__(
+        self, runtime: Runtime, workplace: Workplace, target: Target, name: str, store: Path, sync_interval: str | None
+    ) -> None:
+        """`sync_interval` as in the configuration file; None leaves it to the target's default."""
+        self.name = name
+        self.target = target
+        self.store = store
+        self.client_port = free_port()
+        self.monitor_port = free_port()
+        self.log = workplace.directory / f"{name}.log"
+        self.start_count = 0
+        self._runtime = runtime
+        self._workplace = workplace
+        self._process: trio.Process | None = None
+        self._configuration = workplace.directory / f"{name}.conf"
+        more = f"  sync_interval: {sync_interval}\n" if sync_interval else ""
+        self._configuration.write_text(
+            CONFIGURATION.format(
+                name=name, client_port=self.client_port, monitor_port=self.monitor_port, store=store, more=more
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.client_port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        """Start it and wait until it answers clients. Raises CouldNotRun with the log's last word."""
+        assert not self.is_running
+        self.start_count += 1
+        self._process = await self._workplace.start(
+            [*self.target.command, "-c", str(self._configuration)], log=self.log
+        )
+        with trio.move_on_after(START_TIMEOUT_S):
+            while self.is_running:
+                if await self._answers():
+                    return
+                await self._runtime.clock.sleep_ns(POLL_NS)
+        reason = "ended at once" if not self.is_running else f"no answer within {START_TIMEOUT_S:g} s"
+        await self.kill()
+        raise CouldNotRun(f"{self.target.name} did not start: {reason}; its log ends with: {self.last_log_line()}")
+
+    async def _answers(self) -> bool:
+        try:
+            conn = await self._runtime.network.connect("127.0.0.1", self.client_port, timeout_ns=SECOND_NS)
+        except NetworkError:
+            return False
+        conn.close()
+        return True
+
+    async def kill(self) -> None:
+        """SIGKILL: the page cache survives, nothing else does."""
+        if self._process is not None:
+            await self._workplace.kill(self._process)
+
+    async def stop(self) -> None:
+        """SIGTERM and wait for an orderly end; SIGKILL after the start time-out."""
+        if self._process is None or not self.is_running:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        with trio.move_on_after(START_TIMEOUT_S):
+            await self._workplace.wait(self._process)
+            return
+        await self.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self._process is not None and self.is_running:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self._process is not None and self.is_running:
+            self._process.send_signal(signal.SIGCONT)
+
+    def log_text(self) -> str:
+        """Everything it printed so far."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_log_line(self) -> str:
+        lines = self.log_text().strip().splitlines()
+        return lines[-1][-200:] if lines else "(nothing)"
+
+    async def health(self) -> Health:
+        """Ask `/healthz`."""
+        try:
+            conn = await self._runtime.network.connect("127.0.0.1", self.monitor_port, timeout_ns=SECOND_NS)
+        except NetworkError as exc:
+            return Health(0, str(exc))
+        answer = bytearray()
+        buffer = bytearray(HTTP_BYTES_MAX)
+        poller = self._runtime.network.poller()
+        try:
+            conn.write([b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n"])
+            poller.add(conn)
+            with trio.move_on_after(5):
+                while len(answer) < HTTP_BYTES_MAX:
+                    count = conn.read_into(buffer)
+                    if count == 0:
+                        break
+                    if count is None:
+                        await poller.wait()
+                    else:
+                        answer += buffer[:count]
+        except NetworkError as exc:
+            return Health(0, str(exc))
+        finally:
+            poller.close()
+            conn.close()
+        head, _, body = bytes(answer).partition(b"\r\n\r\n")
+        words = head.split()
+        return Health(
+            int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace").strip()
+        )

@@ -1,0 +1,215 @@
+"""Where a server under test keeps its data, with what can be done to it: a plain directory, or the fault file system.
+
+Both offer the same damage at rest; only the fault file system can lose what was not synced, fail calls, and say
+whether bytes would outlive a power loss now.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fnmatch
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import trio
+
+from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.workplace import Workplace
+from tnats.runtime.sim.disk_faults import flip_bits
+
+FILE_SYSTEM = (sys.executable, "-m", "tnats.harness.real.faultfs_process")
+MOUNT_TIMEOUT_S = 20.0
+REPLY_BYTES_MAX = 16 << 20
+
+FILE_CLASSES = {
+    "block": ("*/streams/*/msgs/*.blk", "*/*.seg"),
+    "index": ("*/streams/*/msgs/index.db",),
+    "meta": ("*/streams/*/meta.inf", "*/streams/*/meta.sum"),
+    "consumer": ("*/obs/*/o.dat",),
+    "wal": ("*/_js_/*/msgs/*.blk", "*/*.journal"),
+    "snapshot": ("*/_js_/*/snapshots/snap*",),
+    "any": ("*",),
+}
+"""What scenario files call the files of a store: patterns over paths, of nats-server's layout and of ours."""
+
+
+class Store(Protocol):
+    """A store directory."""
+
+    @property
+    def path(self) -> Path:
+        """What the server gets as `store_dir`."""
+
+    async def files(self, file_class: str) -> list[tuple[str, int]]:
+        """(path, size) of the files of a class (see `FILE_CLASSES`), by path."""
+
+    async def flip(self, path: str, bits: int) -> None:
+        """Flip so many bits, drawn over the whole file."""
+
+    async def truncate(self, path: str) -> int:
+        """Cut a drawn number of bytes off the end, small cuts likelier; returns how many."""
+
+    async def power_loss(self, policy: str) -> None:
+        """Lose what was not synced. The server must be dead."""
+
+    async def survives(self, data: bytes) -> bool | None:
+        """Whether `data` would be found after a power loss now; None where that cannot be known."""
+
+
+def matches(path: str, file_class: str) -> bool:
+    """Whether `path` is a file of that class."""
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in FILE_CLASSES[file_class])
+
+
+class DirectoryStore:
+    """Files of the machine's own file system. It has no power to lose."""
+
+    def __init__(self, path: Path, rng: random.Random) -> None:
+        self.path = path
+        self._rng = rng
+
+    async def files(self, file_class: str) -> list[tuple[str, int]]:
+        found = []
+        for directory, _, names in os.walk(self.path):
+            for name in names:
+                path = os.path.join(directory, name)
+                if matches(path, file_class):
+                    found.append((path, os.path.getsize(path)))
+        return sorted(found)
+
+    async def flip(self, path: str, bits: int) -> None:
+        with open(path, "r+b") as file:
+            data = file.read()
+            changed = flip_bits(data, bits, self._rng)
+            for offset in (index for index in range(len(data)) if data[index] != changed[index]):
+                file.seek(offset)
+                file.write(changed[offset : offset + 1])
+
+    async def truncate(self, path: str) -> int:
+        size = os.path.getsize(path)
+        count = min(size, int(size ** self._rng.random()))
+        os.truncate(path, size - count)
+        return count
+
+    async def power_loss(self, policy: str) -> None:
+        raise CouldNotRun("power loss needs the fault file system")
+
+    async def survives(self, data: bytes) -> bool | None:
+        return None
+
+
+class FaultFs:
+    """A mounted fault file system; commands go to its process (see `faultfs_process`)."""
+
+    def __init__(self, path: Path, process: trio.Process) -> None:
+        self.path = path
+        self._process = process
+        self._lock = trio.Lock()
+        self._buffer = bytearray()
+
+    async def command(self, **command: Any) -> Any:
+        """Carry out one command; returns its answer. Raises CouldNotRun when the process refuses or is gone."""
+        assert self._process.stdin is not None
+        async with self._lock:
+            try:
+                await self._process.stdin.send_all(json.dumps(command).encode() + b"\n")
+                answer = await self._answer()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                raise CouldNotRun(f"the fault file system is gone: {exc}") from None
+        if "error" in answer:
+            raise CouldNotRun(f"fault file system: {command['do']}: {answer['error']}")
+        return answer["ok"]
+
+    async def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        while (end := self._buffer.find(b"\n")) < 0:
+            chunk = await self._process.stdout.receive_some()
+            if not chunk or len(self._buffer) > REPLY_BYTES_MAX:
+                raise trio.BrokenResourceError("its process ended")
+            self._buffer += chunk
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def wait_mounted(self) -> None:
+        """Wait for the first line. Raises CouldNotRun."""
+        with trio.move_on_after(MOUNT_TIMEOUT_S):
+            try:
+                answer = await self._answer()
+            except trio.BrokenResourceError:
+                answer = {"error": "its process ended; see faultfs.log"}
+            if "error" in answer:
+                raise CouldNotRun(f"fault file system: {answer['error']}")
+            return
+        raise CouldNotRun(f"fault file system: not mounted within {MOUNT_TIMEOUT_S:g} s")
+
+    async def files(self, file_class: str) -> list[tuple[str, int]]:
+        listed = await self.command(do="list", glob="*")
+        return [(path, size) for path, size in listed if matches(path, file_class)]
+
+    async def flip(self, path: str, bits: int) -> None:
+        await self.command(do="flip", path=path, bits=bits)
+
+    async def truncate(self, path: str) -> int:
+        count: int = await self.command(do="truncate", path=path)
+        return count
+
+    async def power_loss(self, policy: str) -> None:
+        await self.command(do="power", policy=policy)
+
+    async def survives(self, data: bytes) -> bool | None:
+        answer: bool = await self.command(do="survives", base64=base64.b64encode(data).decode(), glob="*")
+        return answer
+
+
+def missing_for_mount() -> str | None:
+    """What this machine lacks for the fault file system, in one line; None if nothing."""
+    if find_spec("pyfuse3") is None:
+        return "the fault file system needs pyfuse3: pip install 'tnats[jepsen]'"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return f"the fault file system needs /dev/fuse: {os.strerror(errno.EACCES if Path('/dev/fuse').exists() else errno.ENOENT)}"
+    if shutil.which("fusermount3") is None:
+        return "the fault file system needs fusermount3 (Debian: apt install fuse3)"
+    return None
+
+
+@asynccontextmanager
+async def open_fault_fs(workplace: Workplace, seed: int) -> AsyncIterator[FaultFs]:
+    """Mount a fresh fault file system for the length of the block. Raises CouldNotRun."""
+    lacking = missing_for_mount()
+    if lacking is not None:
+        raise CouldNotRun(lacking)
+    path = workplace.directory / "disk"
+    path.mkdir()
+    workplace.note("mount", path)
+    process = await workplace.start(
+        [*FILE_SYSTEM, str(path), str(seed)],
+        log=workplace.directory / "faultfs.log",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    store = FaultFs(path, process)
+    try:
+        await store.wait_mounted()
+        yield store
+    finally:
+        with trio.CancelScope(shield=True):
+            assert process.stdin is not None
+            await process.stdin.aclose()
+            with trio.move_on_after(MOUNT_TIMEOUT_S):
+                await workplace.wait(process)
+            await workplace.kill(process)
+            if os.path.ismount(path):
+                await trio.run_process(["fusermount3", "-u", "-z", str(path)], check=False)
+            workplace.forget("mount", path)

