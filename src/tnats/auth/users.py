@@ -2,7 +2,7 @@
 
 Purpose: decide what a CONNECT amounts to. Rules, in this order:
 
-1. A CONNECT that names `account` or `new_account` is refused, whatever else it holds.
+1. A CONNECT that says `account` or `new_account` is refused, whatever else it holds.
 2. An `nkey` must be known and must have signed the nonce. There is no falling through to the other ways.
 3. A list of users: `user` must be in it and `pass` must fit.
 4. The token, or the single user and password.
@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 import hmac
 import re
-from collections.abc import Mapping
+from typing import Protocol
 
 import attrs
 
@@ -48,6 +48,25 @@ class ConnectionType(enum.Enum):
     MQTT = "MQTT"
     MQTT_WS = "MQTT_WS"
     IN_PROCESS = "IN_PROCESS"
+
+
+class Connect(Protocol):
+    """What is asked of a CONNECT; "" where it does not say."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def password(self) -> str: ...
+    @property
+    def auth_token(self) -> str: ...
+    @property
+    def nkey(self) -> str: ...
+    @property
+    def sig(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def new_account(self) -> bool: ...
 
 
 @attrs.frozen
@@ -116,11 +135,11 @@ class BcryptCheck:
         # Only servers with hashed passwords need it.
         import bcrypt
 
-        secret = self.password.encode("utf-8", "surrogateescape")[:_BCRYPT_PASSWORD_BYTES_MAX]
+        secret = self.password.encode("utf-8", "surrogatepass")[:_BCRYPT_PASSWORD_BYTES_MAX]
         # The letter after $2 names who wrote the hash; the computation is the same for all four.
         stored = "$2b" + self.hash[3:]
         try:
-            equal = bcrypt.checkpw(secret, stored.encode("utf-8", "surrogateescape"))
+            equal = bcrypt.checkpw(secret, stored.encode("utf-8", "surrogatepass"))
         except ValueError:  # a hash of the wrong length or alphabet fits no password
             equal = False
         return self.if_equal if equal else self.if_different
@@ -171,30 +190,25 @@ class Authenticator:
 
     def check(
         self,
-        connect: Mapping[str, object],
+        connect: Connect,
         *,
         nonce: bytes = b"",
         connection_type: ConnectionType = ConnectionType.STANDARD,
         via_trusted_proxy: bool = False,
     ) -> Outcome:
-        """What a CONNECT amounts to.
-
-        `connect` has the JSON keys of CONNECT (`user`, `pass`, `auth_token`, `nkey`, `sig`, `account`, ...); a value
-        that is not a string counts as absent. `nonce` is what INFO carried.
-        """
-        if connect.get("account") or connect.get("new_account"):
+        """What a CONNECT amounts to; `nonce` is what INFO carried."""
+        if connect.account or connect.new_account:
             return self._refused("CONNECT may not name an account")
         if self.no_auth_required:
-            return Admitted(None, _text(connect, "user"))
-        name, password = _text(connect, "user"), _text(connect, "pass")
-        nkey, token = _text(connect, "nkey"), _text(connect, "auth_token")
+            return Admitted(None, connect.user)
+        name, password, nkey, token = connect.user, connect.password, connect.nkey, connect.auth_token
         if not (name or password or nkey or token):
             stand_in = self._stand_in(connection_type, via_trusted_proxy=via_trusted_proxy)
             if stand_in is not None:
                 return Admitted(stand_in, stand_in.name)
         if self._credentials.users is not None:
             if nkey and self._nkey_users:
-                return self._check_nkey(nkey, _text(connect, "sig"), nonce, connection_type, via_trusted_proxy)
+                return self._check_nkey(nkey, connect.sig, nonce, connection_type, via_trusted_proxy)
             return self._check_user(name, password, connection_type, via_trusted_proxy)
         return self._check_single(name, password, token, via_trusted_proxy)
 
@@ -270,15 +284,10 @@ class Authenticator:
         return Refused(Refusal.AUTHENTICATION, detail)
 
 
-def _text(connect: Mapping[str, object], key: str) -> str:
-    value = connect.get(key)
-    return value if isinstance(value, str) else ""
-
-
 def _type_allowed(user: User, connection_type: ConnectionType) -> bool:
     return not user.connection_types or connection_type in user.connection_types
 
 
 def _equal(secret: str, given: str) -> bool:
     """Compared in a time that does not depend on where they differ."""
-    return hmac.compare_digest(secret.encode("utf-8", "surrogateescape"), given.encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), given.encode("utf-8", "surrogatepass"))

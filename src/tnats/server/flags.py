@@ -207,7 +207,8 @@ def _integer(name: str, text: str) -> int:
     if digits[:1] == "0" and digits[1:2].isdigit():
         digits = "0o" + digits[1:]
     try:
-        value = int(digits, 0) if digits[:1] not in ("+", "-") and digits.strip() == digits else None
+        plain = digits.isascii() and digits.strip() == digits and digits[:1] not in ("+", "-")
+        value = int(digits, 0) if plain else None
     except ValueError:
         value = None
     if value is None:

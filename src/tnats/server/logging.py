@@ -58,7 +58,10 @@ class LogFormat:
         return self.trace if level is Level.TRACE else True
 
     def line(self, level: Level, text: str, local_ns: int) -> str:
-        """One line, without newline, at `local_ns` (local time as nanoseconds since 1970). A text of several lines stays one line: line ends in it are escaped."""
+        """One line, without newline, at `local_ns` (local time as nanoseconds since 1970).
+
+        A text of several lines stays one line: line ends in it are escaped.
+        """
         prefix = f"[{self.pid}] " if self.pid is not None else ""
         if self.time:
             prefix += format_time(local_ns) + " "

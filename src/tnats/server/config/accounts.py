@@ -22,7 +22,7 @@ from tnats.server.config.readers import (
     section_list,
 )
 from tnats.server.config.table import Reader, Reading, Refused, Section, describe, option, read_section
-from tnats.subjects.tokens import is_valid_literal, is_valid_subject
+from tnats.subjects.tokens import is_valid_literal, is_valid_subject, to_bytes
 
 UNLIMITED = -1
 
@@ -63,26 +63,26 @@ class MappingDestination(Section):
 
 
 def _destinations(reading: Reading, source: str, node: Node) -> list[MappingDestination]:
+    # Only servers with mappings need it.
+    from tnats.subjects.mappings import Destination, Mapping
+    from tnats.subjects.transforms import TransformError
+
     if isinstance(node.value, str):
-        return [MappingDestination(destination=node.value, weight=100)]
-    items = node.value if isinstance(node.value, list) else [node]
-    found: list[MappingDestination] = []
-    totals: dict[str, int] = {}
-    for item in items:
-        destination = read_section(reading, MappingDestination, item, "an entry for the mapping destination")
-        same = [
-            other
-            for other in found
-            if (other.destination, other.cluster) == (destination.destination, destination.cluster)
+        found = [MappingDestination(destination=node.value, weight=100)]
+        what = f"{quote(source)} to {quote(node.value)}"
+    else:
+        items = node.value if isinstance(node.value, list) else [node]
+        found = [
+            read_section(reading, MappingDestination, item, "an entry for the mapping destination") for item in items
         ]
-        if same:
-            raise Refused(
-                f"Error adding mapping for {quote(source)} : duplicate entry for {quote(destination.destination)}"
-            )
-        totals[destination.cluster] = totals.get(destination.cluster, 0) + (destination.weight or 0)
-        if totals[destination.cluster] > 100:
-            raise Refused(f"Error adding mapping for {quote(source)} : total weight needs to be <= 100")
-        found.append(destination)
+        what = quote(source)
+    if any(each.weight is None for each in found):  # was refused, and noted
+        return found
+    destinations = [Destination(to_bytes(each.destination), each.weight or 0, each.cluster) for each in found]
+    try:
+        Mapping(to_bytes(source), destinations)
+    except TransformError as error:
+        raise Refused(f"Error adding mapping for {what} : {error}") from error
     return found
 
 

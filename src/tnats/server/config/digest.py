@@ -19,16 +19,16 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n
 def config_digest(root: Mapping[str, Node]) -> str:
     """`sha256:<hex>` of a parsed configuration; equal files (comments and order apart) have equal digests."""
     hasher = hashlib.sha256()
-    for part in _json(root):
+    for part in canonical_json(root):
         hasher.update(part.encode())
     hasher.update(b"\n")
     return f"sha256:{hasher.hexdigest()}"
 
 
-def _json(value: object) -> Iterator[str]:
-    """Recursion is bounded: the parser limits nesting to CONFIG_NESTING_MAX."""
+def canonical_json(value: object) -> Iterator[str]:
+    """The JSON of a value in parts. Recursion is bounded: the parser limits nesting to CONFIG_NESTING_MAX."""
     if isinstance(value, Node):
-        yield from _json(value.value)
+        yield from canonical_json(value.value)
     elif isinstance(value, str):
         yield _string(value)
     elif isinstance(value, bool):
@@ -41,14 +41,14 @@ def _json(value: object) -> Iterator[str]:
         separator = "{"
         for key in sorted(value):
             yield f"{separator}{_string(key)}:"
-            yield from _json(value[key])
+            yield from canonical_json(value[key])
             separator = ","
         yield "{}" if separator == "{" else "}"
     elif isinstance(value, list):
         separator = "["
         for item in value:
             yield separator
-            yield from _json(item)
+            yield from canonical_json(item)
             separator = ","
         yield "[]" if separator == "[" else "]"
     else:  # a date-time: the grammar has only whole seconds in Zulu form
@@ -71,11 +71,19 @@ def _string(text: str) -> str:
 
 
 def _float(number: float) -> str:
-    """The shortest digits that give the same double; exponents only below 1e-6 and from 1e21 on."""
-    if number == math.trunc(number) and abs(number) < 1e21:
-        return f"{number:.0f}"
-    size = abs(number)
-    if 1e-6 <= size < 1e21:
-        return f"{number:.20f}".rstrip("0") if "e" in repr(number) else repr(number)
-    mantissa, _, exponent = repr(number).partition("e")
-    return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    """The fewest digits that give the same double; with an exponent below 1e-6 and from 1e21 on."""
+    mantissa, _, exponent = repr(abs(number)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    all_digits = (whole + fraction).lstrip("0")
+    digits = all_digits.rstrip("0")
+    sign = "-" if math.copysign(1.0, number) < 0 else ""
+    if not digits:
+        return f"{sign}0"
+    # The number of digits before the point; negative for zeros behind it.
+    point = len(all_digits) - len(fraction) + int(exponent or "0")
+    if point > 21 or point < -5:
+        rest = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    return f"{sign}{digits[:point].ljust(point, '0')}{'.' if digits[point:] else ''}{digits[point:]}"

@@ -1,0 +1,43 @@
+"""What a reload would change."""
+
+from __future__ import annotations
+
+from tnats.server.config.baseline import complete
+from tnats.server.config.difference import differences, reload_problems
+from tnats.server.config.load import read_options
+from tnats.server.config.options import Options
+
+
+def load(text: str) -> Options:
+    options = read_options("n.conf", read=lambda _: text, env={})
+    complete(options)
+    return options
+
+
+def test_equal_configurations_do_not_differ() -> None:
+    """Spelling, order and variables make no difference."""
+    assert differences(load("port = 4222\nmonitor_port = $port"), load("monitor_port: 4222\nport: 4222")) == []
+
+
+def test_changes_name_the_innermost_option() -> None:
+    """A changed section is told apart into its options; what may be reloaded says so."""
+    changes = differences(
+        load("max_payload: 1kb\ncluster { port: 1, pool_size: 2 }"), load("cluster { port: 2, pool_size: 5 }")
+    )
+    assert [(change.path, change.reloadable) for change in changes] == [
+        ("max_payload", True),
+        ("cluster.port", False),
+        ("cluster.pool_size", True),
+    ]
+
+
+def test_change_that_needs_a_restart_is_refused_without_secrets() -> None:
+    """The texts name option, old and new value; passwords are not shown."""
+    changes = differences(
+        load("server_name: a\nleafnodes { authorization { user: u, password: old } }"),
+        load("server_name: b\nleafnodes { authorization { user: u, password: new } }"),
+    )
+    assert [str(problem) for problem in reload_problems(changes)] == [
+        "config reload not supported for server_name: old=a, new=b",
+        "config reload not supported for leafnodes.authorization.password: old=[REDACTED], new=[REDACTED]",
+    ]

@@ -1,0 +1,32 @@
+"""docs/configuration.md and conf/ keep up with the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tnats.server.config.baseline import complete
+from tnats.server.config.documentation import option_tables
+from tnats.server.config.load import read_options
+from tnats.server.config.validation import unsupported, validate
+
+ROOT = Path(__file__).parents[4]
+MARK = "<!-- made by tnats.server.config.documentation -->"
+SAMPLES = sorted(path for path in (ROOT / "conf").iterdir() if path.is_file())
+
+
+def test_option_tables_are_current() -> None:
+    """The tables in the documentation are what the rows say. After a change, put `option_tables()` below the mark."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    assert text.partition(MARK)[2].strip() == option_tables().strip()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_sample_configuration_would_start(sample: Path) -> None:
+    """Every sample is free of errors and warnings and asks for nothing that is not built."""
+    options = read_options(str(sample), read=lambda path: Path(path).read_text(), env={"NATS_TOKEN": '"s3cr3t"'})
+    complete(options)
+    assert options.warnings == ()
+    assert validate(options) == []
+    assert unsupported(options) == []
