@@ -217,3 +217,11 @@ MESSAGE_HEADERS_BYTES_MAX = 64 * KIB - 1
 
 CLOSE_STEP_NS = SECOND_NS
 """At most so long between two clients when all of them are closed one by one."""
+
+# ------------------------------------------------------------------ testing
+
+TESTING_LOG_LINES_MAX = 10_000
+"""Log lines that an embedded server keeps for the report of a failed test."""
+
+TESTING_WAIT_SECONDS = 30
+"""How long starting or stopping an embedded server may take before it counts as hung."""

@@ -1,0 +1,173 @@
+"""Atomic batches (ADR-50): messages wait here until the batch is committed; all of them are stored, or none.
+
+What waits is lost with its leader: the publisher hears "incomplete" or nothing, and no reader ever sees a part.
+The checks that need the stream's state run at the commit, over the whole batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.stream.entries import Message
+from tnats.jetstream.stream.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED_LAST_MSG_ID, parse_seq
+from tnats.limits import (
+    ATOMIC_BATCH_IDLE_NS_MAX,
+    ATOMIC_BATCH_MSGS_MAX,
+    ATOMIC_BATCHES_PER_SERVER_MAX,
+    ATOMIC_BATCHES_PER_STREAM_MAX,
+    ATOMIC_STAGED_BYTES_MAX,
+    BATCH_ID_BYTES_MAX,
+    FAST_BATCHES_PER_SERVER_MAX,
+)
+from tnats.wire.headers import set_header
+
+
+@attrs.define
+class BatchBudget:
+    """How many batches are open on the whole server; one object shared by all its streams."""
+
+    atomic_count: int = 0
+    fast_count: int = 0
+
+    def has_atomic_room(self) -> bool:
+        """Whether another atomic batch may begin."""
+        return self.atomic_count < ATOMIC_BATCHES_PER_SERVER_MAX
+
+    def has_fast_room(self) -> bool:
+        """Whether another fast batch may begin."""
+        return self.fast_count < FAST_BATCHES_PER_SERVER_MAX
+
+
+@attrs.define
+class Staged:
+    """An open batch."""
+
+    messages: list[Message] = attrs.field(factory=list)
+    size_bytes: int = 0
+    idle_since_ns: int = 0
+
+
+@attrs.frozen
+class Abandoned:
+    """A batch that was given up: its id, and why (timeout, large, incomplete, unsupported)."""
+
+    batch_id: bytes
+    reason: str
+
+
+@attrs.frozen
+class Outcome:
+    """What became of one message: refused, waiting (neither), or its batch is complete."""
+
+    error: ApiError | None = None
+    committed: list[Message] | None = None
+
+
+class AtomicBatches:
+    """The open atomic batches of one stream."""
+
+    def __init__(self, budget: BatchBudget) -> None:
+        self._budget = budget
+        self._open: dict[bytes, Staged] = {}
+        self._staged_bytes = 0
+        self.abandoned: list[Abandoned] = []
+        """Batches given up since the caller last looked."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, message: Message, headers: Mapping[bytes, bytes], now_ns: int) -> Outcome:
+        """Take a message with a batch id. A refusal ends its batch, so that nothing of it is ever stored."""
+        batch_id = headers[BATCH_ID]
+        if len(batch_id) > BATCH_ID_BYTES_MAX:
+            return Outcome(errors.ATOMIC_PUBLISH_INVALID_BATCH_ID())
+        number = parse_seq(headers.get(BATCH_SEQUENCE, b""))
+        if number is None:
+            return Outcome(errors.ATOMIC_PUBLISH_MISSING_SEQ())
+        batch = self._open.get(batch_id)
+        commit = headers.get(BATCH_COMMIT)
+        if number == 1 and batch is not None:
+            self._abandon(batch_id, "incomplete")
+            batch = None
+        if batch is None:
+            if number != 1 or commit == b"eob":
+                return Outcome(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
+            if len(self._open) >= ATOMIC_BATCHES_PER_STREAM_MAX or not self._budget.has_atomic_room():
+                return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
+            batch = self._open[batch_id] = Staged()
+            self._budget.atomic_count += 1
+        batch.idle_since_ns = now_ns
+        error = self._admit(batch, number, commit, headers)
+        if error is not None:
+            self._abandon(batch_id, _reason(error))
+            return Outcome(error)
+        if commit == b"eob":
+            subject, block, payload = batch.messages[-1]
+            batch.messages[-1] = (subject, set_header(block, BATCH_COMMIT, b"1"), payload)
+        else:
+            size_bytes = len(message[0]) + len(message[1]) + len(message[2])
+            if self._staged_bytes + size_bytes > ATOMIC_STAGED_BYTES_MAX:
+                self._abandon(batch_id, "large")
+                return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
+            batch.messages.append(message)
+            batch.size_bytes += size_bytes
+            self._staged_bytes += size_bytes
+        if commit is None:
+            return Outcome()
+        self._close(batch_id)
+        return Outcome(committed=batch.messages)
+
+    def _admit(
+        self, batch: Staged, number: int, commit: bytes | None, headers: Mapping[bytes, bytes]
+    ) -> ApiError | None:
+        if number != len(batch.messages) + 1:
+            return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        if commit not in (None, b"1", b"eob"):
+            return errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
+        if commit != b"eob" and number > ATOMIC_BATCH_MSGS_MAX:
+            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=ATOMIC_BATCH_MSGS_MAX)
+        if EXPECTED_LAST_MSG_ID in headers:
+            return errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=EXPECTED_LAST_MSG_ID.decode())
+        return None
+
+    def next_deadline_ns(self) -> int | None:
+        """When the longest idle batch is given up."""
+        idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
+        return min(idle_since_ns) + ATOMIC_BATCH_IDLE_NS_MAX if idle_since_ns else None
+
+    def expire(self, now_ns: int) -> None:
+        """Give up idle batches."""
+        for batch_id, batch in list(self._open.items()):
+            if batch.idle_since_ns + ATOMIC_BATCH_IDLE_NS_MAX <= now_ns:
+                self._abandon(batch_id, "timeout")
+
+    def clear(self) -> None:
+        """Give up all: this server leads the stream no more, or the stream takes no batches any longer."""
+        for batch_id in list(self._open):
+            self._abandon(batch_id, "incomplete")
+
+    def take_abandoned(self) -> list[Abandoned]:
+        """The batches given up since the last call."""
+        taken, self.abandoned = self.abandoned, []
+        return taken
+
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        self._close(batch_id)
+        self.abandoned.append(Abandoned(batch_id, reason))
+
+    def _close(self, batch_id: bytes) -> None:
+        batch = self._open.pop(batch_id)
+        self._staged_bytes -= batch.size_bytes
+        self._budget.atomic_count -= 1
+
+
+def _reason(error: ApiError) -> str:
+    if errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.matches(error):
+        return "large"
+    if errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.matches(error):
+        return "unsupported"
+    return "incomplete"

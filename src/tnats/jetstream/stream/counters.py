@@ -1,0 +1,88 @@
+"""Distributed counters (ADR-49): each message adds an increment, its stored body is the subject's new total.
+
+Totals are whole numbers of any size. The total before a message is that of the subject's last message; the recent
+ones are kept here, others must be read from the store before admission (`CounterTotals.is_known`, `learn`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+
+import attrs
+import orjson
+
+from tnats.limits import COUNTER_TOTALS_MAX
+from tnats.wire.headers import get_header, set_header
+
+INCREMENT_HEADER = b"Nats-Incr"
+SOURCES_HEADER = b"Nats-Counter-Sources"
+_DECIMAL = re.compile(rb"[+-]?[0-9]+")
+DIGITS_MAX = 4000
+"""Digits of an increment: a header cannot hold more than 64 KiB, and work on a number grows with its square."""
+
+
+@attrs.frozen
+class Total:
+    """A subject's total, and the header that says what of it came from other streams."""
+
+    value: int = 0
+    sources: bytes = b""
+
+
+def parse_increment(value: bytes) -> int | None:
+    """The increment of a header, None if it is no decimal number."""
+    if not _DECIMAL.fullmatch(value) or len(value) > DIGITS_MAX:
+        return None
+    return int(value)
+
+
+def parse_total(headers: bytes, payload: bytes) -> Total | None:
+    """The total that a stored message holds, None if it holds none (the counter is broken)."""
+    try:
+        value = orjson.loads(payload)["val"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    if type(value) is not str or not _DECIMAL.fullmatch(value.encode()):
+        return None
+    return Total(int(value), get_header(headers, SOURCES_HEADER) or b"")
+
+
+def counted_message(headers: bytes, total: Total) -> tuple[bytes, bytes]:
+    """(header block, body) of the message that stores a new total."""
+    if total.sources:
+        headers = set_header(headers, SOURCES_HEADER, total.sources)
+    return headers, b'{"val":"%d"}' % total.value
+
+
+class CounterTotals:
+    """The last totals by subject, as of the newest admitted message; None: the stored message was unreadable."""
+
+    def __init__(self) -> None:
+        self._totals: OrderedDict[bytes, Total | None] = OrderedDict()
+
+    def is_known(self, subject: bytes) -> bool:
+        """Whether `get` can answer."""
+        return subject in self._totals
+
+    def get(self, subject: bytes) -> Total | None:
+        """The total of a known subject."""
+        self._totals.move_to_end(subject)
+        return self._totals[subject]
+
+    def learn(self, subject: bytes, total: Total | None) -> None:
+        """Remember the subject's newest total."""
+        self._totals[subject] = total
+        self._totals.move_to_end(subject)
+        if len(self._totals) > COUNTER_TOTALS_MAX:
+            self._totals.popitem(last=False)
+
+    def retain(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Forget the totals of other subjects: messages were removed."""
+        for subject in [subject for subject in self._totals if not is_kept(subject)]:
+            del self._totals[subject]
+
+    def clear(self) -> None:
+        """Forget all: leadership changed."""
+        self._totals.clear()

@@ -1,0 +1,212 @@
+"""The entries of a stream's log: what the leader decided, and every replica applies alike.
+
+An entry is complete: times, sequences, dropped messages stand in it, so that applying needs no clock and no
+knowledge of consumers. `encode` and `decode` give its bytes in the log: one version byte, one kind byte, then
+fixed little-endian integers and the raw bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+
+from tnats.errors import InvariantBroken
+from tnats.subjects.tokens import has_wildcard, subject_matches
+
+FORMAT_VERSION = 1
+
+Message = tuple[bytes, bytes, bytes]
+"""Subject, header block, payload."""
+
+Reply = tuple[bytes, bytes]
+"""Reply subject, payload."""
+
+_APPEND, _REMOVE, _PURGE, _EXPIRE, _CONFIGURE = range(1, 6)
+_PREFIX = struct.Struct("<BB")
+_APPEND_HEAD = struct.Struct("<QQII")
+_MESSAGE_HEAD = struct.Struct("<HII")
+_PURGE_HEAD = struct.Struct("<QQH")
+
+
+class Append:
+    """Consecutive messages of one time. `dropped`: offsets of those nobody is interested in (they use a sequence).
+
+    The leader's copy also knows whom to answer: `replies` runs parallel to `messages` (empty: nobody), `acks`
+    holds the answers that are not the plain PubAck, by offset (None: no answer), and `after` what else is to be
+    sent once this entry is committed. `size_bytes`: what its messages count, where the leader keeps account.
+    """
+
+    __slots__ = (
+        "_count_by_subject",
+        "_indexed_count",
+        "_last_by_subject",
+        "acks",
+        "after",
+        "dropped",
+        "first_seq",
+        "messages",
+        "replies",
+        "size_bytes",
+        "ts_ns",
+    )
+
+    def __init__(self, first_seq: int, ts_ns: int, messages: list[Message], replies: list[bytes]) -> None:
+        self.first_seq = first_seq
+        self.ts_ns = ts_ns
+        self.messages = messages
+        self.replies = replies
+        self.acks: dict[int, bytes | None] = {}
+        self.after: list[Reply] = []
+        self.dropped: dict[int, None] = {}
+        self.size_bytes = 0
+        self._last_by_subject: dict[bytes, int] = {}
+        self._count_by_subject: dict[bytes, int] = {}
+        self._indexed_count = 0
+
+    @property
+    def next_seq(self) -> int:
+        """The sequence after the last message."""
+        return self.first_seq + len(self.messages)
+
+    def last_seq_of(self, pattern: bytes) -> int:
+        """The newest message here on the subject or pattern, 0 if there is none."""
+        self._index()
+        found = self._last_by_subject.get(pattern, 0)
+        if not found and has_wildcard(pattern):
+            found = max(
+                (seq for subject, seq in self._last_by_subject.items() if subject_matches(pattern, subject)), default=0
+            )
+        return found
+
+    def count_of(self, subject: bytes) -> int:
+        """How many messages on the subject are here."""
+        self._index()
+        return self._count_by_subject.get(subject, 0)
+
+    def truncate(self, count: int) -> None:
+        """Take back all messages from offset `count` on."""
+        del self.messages[count:]
+        del self.replies[count:]
+        for offset in [offset for offset in self.dropped if offset >= count]:
+            del self.dropped[offset]
+        for offset in [offset for offset in self.acks if offset >= count]:
+            del self.acks[offset]
+        self._last_by_subject.clear()
+        self._count_by_subject.clear()
+        self._indexed_count = 0
+
+    def _index(self) -> None:
+        # Built on first use and continued: most entries are never asked.
+        last, count = self._last_by_subject, self._count_by_subject
+        for offset in range(self._indexed_count, len(self.messages)):
+            if offset not in self.dropped:
+                subject = self.messages[offset][0]
+                last[subject] = self.first_seq + offset
+                count[subject] = count.get(subject, 0) + 1
+        self._indexed_count = len(self.messages)
+
+
+@attrs.frozen
+class Remove:
+    """These messages go: acknowledged by all, or deleted by a user (`erase` overwrites their bytes)."""
+
+    seqs: tuple[int, ...]
+    erase: bool = False
+
+
+@attrs.frozen
+class Purge:
+    """Messages on `pattern` (empty: all) go: those below `seq`, or all but the last `keep`, or, with neither, all."""
+
+    pattern: bytes = b""
+    seq: int = 0
+    keep: int = 0
+
+
+@attrs.frozen
+class Expire:
+    """Messages whose age or TTL ended by `now_ns` go."""
+
+    now_ns: int
+
+
+@attrs.frozen
+class Configure:
+    """From here on this configuration (its JSON) holds."""
+
+    config: bytes
+
+
+Entry = Append | Remove | Purge | Expire | Configure
+
+
+def encode(entry: Entry) -> bytes:
+    """The bytes of an entry in the log."""
+    if isinstance(entry, Append):
+        return _encode_append(entry)
+    if isinstance(entry, Remove):
+        body = struct.pack(f"<BI{len(entry.seqs)}Q", entry.erase, len(entry.seqs), *entry.seqs)
+        return _PREFIX.pack(FORMAT_VERSION, _REMOVE) + body
+    if isinstance(entry, Purge):
+        head = _PURGE_HEAD.pack(entry.seq, entry.keep, len(entry.pattern))
+        return _PREFIX.pack(FORMAT_VERSION, _PURGE) + head + entry.pattern
+    if isinstance(entry, Expire):
+        return _PREFIX.pack(FORMAT_VERSION, _EXPIRE) + struct.pack("<Q", entry.now_ns)
+    return _PREFIX.pack(FORMAT_VERSION, _CONFIGURE) + entry.config
+
+
+def _encode_append(entry: Append) -> bytes:
+    dropped = entry.dropped
+    pack = _MESSAGE_HEAD.pack
+    parts = [
+        _PREFIX.pack(FORMAT_VERSION, _APPEND),
+        _APPEND_HEAD.pack(entry.first_seq, entry.ts_ns, len(entry.messages), len(dropped)),
+        struct.pack(f"<{len(dropped)}I", *dropped),
+    ]
+    extend = parts.extend
+    for message in entry.messages:
+        subject, headers, payload = message
+        extend((pack(len(subject), len(headers), len(payload)), subject, headers, payload))
+    return b"".join(parts)
+
+
+def decode(data: bytes) -> Entry:
+    """The entry that `encode` wrote. Raises InvariantBroken for bytes that are none: the log is checksummed."""
+    version, kind = _PREFIX.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise InvariantBroken(f"stream log entry of format {version}; this release reads format {FORMAT_VERSION}")
+    at = _PREFIX.size
+    if kind == _APPEND:
+        return _decode_append(data, at)
+    if kind == _REMOVE:
+        erase, count = struct.unpack_from("<BI", data, at)
+        return Remove(struct.unpack_from(f"<{count}Q", data, at + 5), bool(erase))
+    if kind == _PURGE:
+        seq, keep, size = _PURGE_HEAD.unpack_from(data, at)
+        at += _PURGE_HEAD.size
+        return Purge(data[at : at + size], seq, keep)
+    if kind == _EXPIRE:
+        return Expire(*struct.unpack_from("<Q", data, at))
+    if kind == _CONFIGURE:
+        return Configure(data[at:])
+    raise InvariantBroken(f"stream log entry of unknown kind {kind}")
+
+
+def _decode_append(data: bytes, at: int) -> Append:
+    first_seq, ts_ns, count, dropped_count = _APPEND_HEAD.unpack_from(data, at)
+    at += _APPEND_HEAD.size
+    dropped = dict.fromkeys(struct.unpack_from(f"<{dropped_count}I", data, at))
+    at += 4 * dropped_count
+    messages: list[Message] = []
+    for _ in range(count):
+        subject_size, headers_size, payload_size = _MESSAGE_HEAD.unpack_from(data, at)
+        at += _MESSAGE_HEAD.size
+        headers_at = at + subject_size
+        payload_at = headers_at + headers_size
+        end = payload_at + payload_size
+        messages.append((data[at:headers_at], data[headers_at:payload_at], data[payload_at:end]))
+        at = end
+    entry = Append(first_seq, ts_ns, messages, [])
+    entry.dropped = dropped
+    return entry

@@ -1,0 +1,179 @@
+"""Fast batches (ADR-50): each message is stored at once, acknowledgements come every so many messages.
+
+What a message is stands in its reply subject, `<prefix>.<id>.<flow>.<gap>.<number>.<operation>.$FI`, so plain
+messages need no headers. Flow: messages between two acks that the publisher asks for; the server begins with that
+if the batch is the only one, with 1 otherwise, and doubles up to the fair share. Gap `fail` ends the batch at a
+missing number, `ok` reports it and goes on. A refused message is reported; in `fail` mode it ends the batch.
+"""
+
+from __future__ import annotations
+
+import attrs
+import orjson
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.stream.batches import BatchBudget
+from tnats.jetstream.stream.headers import parse_seq
+from tnats.limits import (
+    BATCH_ID_BYTES_MAX,
+    FAST_BATCH_IDLE_NS_MAX,
+    FAST_BATCH_WINDOW_MSGS,
+    FAST_BATCH_WINDOW_MSGS_MAX,
+    FAST_BATCHES_PER_STREAM_MAX,
+)
+
+SUFFIX = b".$FI"
+START, APPEND, COMMIT, COMMIT_END, PING = range(5)
+_OPERATIONS = {b"0": START, b"1": APPEND, b"2": COMMIT, b"3": COMMIT_END, b"4": PING}
+
+
+@attrs.frozen
+class Control:
+    """What a reply subject says."""
+
+    batch_id: bytes
+    window: int
+    fails_on_gap: bool
+    number: int
+    operation: int
+
+
+def parse_control(reply: bytes) -> Control | ApiError:
+    """The control part of a reply subject that ends with SUFFIX."""
+    tokens = reply.split(b".")
+    invalid = errors.BATCH_PUBLISH_INVALID_PATTERN()
+    if len(tokens) < 7:
+        return invalid
+    batch_id, flow_text, gap, number_text, operation_text, _ = tokens[-6:]
+    if len(batch_id) > BATCH_ID_BYTES_MAX:
+        return errors.BATCH_PUBLISH_INVALID_BATCH_ID()
+    operation = _OPERATIONS.get(operation_text)
+    number = parse_seq(number_text)
+    if operation is None or gap not in (b"ok", b"fail") or not number or number == 2**64 - 1:
+        return invalid
+    if (operation == START and number != 1) or (operation == COMMIT_END and number == 1):
+        return invalid
+    flow = parse_seq(flow_text) or FAST_BATCH_WINDOW_MSGS
+    return Control(batch_id, flow, gap == b"fail", number, operation)
+
+
+@attrs.define
+class _Open:
+    """A batch in progress. Numbers count its messages from 1, stored or not."""
+
+    number: int
+    window: int
+    window_max: int
+    next_ack: int
+    last_seq: int = 0
+    idle_since_ns: int = 0
+
+
+class FastBatches:
+    """The open fast batches of one stream. Answers are payloads for the message's own reply subject."""
+
+    def __init__(self, stream_name: str, budget: BatchBudget) -> None:
+        self._stream_name = stream_name
+        self._budget = budget
+        self._open: dict[bytes, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, control: Control, now_ns: int) -> tuple[list[bytes], bool]:
+        """(answers that go out at once, whether the message is to be stored). Call before the message's own checks."""
+        batch = self._open.get(control.batch_id)
+        if batch is None:
+            if control.number != 1 or control.operation not in (START, COMMIT):
+                return [self._error(errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID())], False
+            if len(self._open) >= FAST_BATCHES_PER_STREAM_MAX or not self._budget.has_fast_room():
+                return [self._error(errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT())], False
+            window = min(control.window, self._share()) if not self._open else 1
+            self._open[control.batch_id] = _Open(0, window, control.window, window)
+            self._budget.fast_count += 1
+            batch = self._open[control.batch_id]
+            answers = [] if control.operation == COMMIT else [_ack(0, window)]
+        else:
+            answers = []
+        batch.idle_since_ns = now_ns
+        expected = batch.number + 1
+        received = control.number + 1 if control.operation == PING else control.number
+        if received > expected or (received < expected and control.operation == START):
+            answers.append(b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, received))
+            if control.fails_on_gap or received < expected:
+                answers.append(self.end(control.batch_id))
+                return answers, False
+            batch.number = received - 1
+        if control.operation == PING:
+            return [*answers, _ack(batch.number, batch.window)], False
+        if control.operation == COMMIT_END:
+            return [*answers, self.end(control.batch_id)], False
+        if received < expected:
+            # Sent again after an ack went missing: it is stored already.
+            return [*answers, _ack(batch.number, batch.window)], False
+        batch.number = received
+        return answers, True
+
+    def stored(self, control: Control, seq: int) -> bytes | None:
+        """The message will be stored with this sequence: the answer that is due when it is, if one is due."""
+        batch = self._open[control.batch_id]
+        batch.last_seq = max(batch.last_seq, seq)
+        if control.operation == COMMIT:
+            return self.end(control.batch_id)
+        if batch.number < batch.next_ack:
+            return None
+        batch.window = max(1, min(batch.window * 2, batch.window_max, self._share()))
+        batch.next_ack = batch.number + batch.window
+        return _ack(batch.number, batch.window)
+
+    def refused(self, control: Control, error: ApiError) -> list[bytes]:
+        """The answers to a message that is not stored."""
+        batch = self._open[control.batch_id]
+        if batch.number == 1:
+            self.end(control.batch_id)
+            return [self._error(error)]
+        answers = [orjson.dumps({"type": "err", "seq": control.number, "error": error.to_json()})]
+        if control.operation == COMMIT or control.fails_on_gap:
+            batch.number -= 1
+            answers.append(self.end(control.batch_id))
+        return answers
+
+    def end(self, batch_id: bytes) -> bytes:
+        """Close a batch: its PubAck."""
+        batch = self._open.pop(batch_id)
+        self._budget.fast_count -= 1
+        return orjson.dumps(
+            {
+                "stream": self._stream_name,
+                "seq": batch.last_seq,
+                "batch": batch_id.decode("utf-8", "replace"),
+                "count": batch.number,
+            }
+        )
+
+    def next_deadline_ns(self) -> int | None:
+        """When the longest idle batch is given up."""
+        idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
+        return min(idle_since_ns) + FAST_BATCH_IDLE_NS_MAX if idle_since_ns else None
+
+    def expire(self, now_ns: int) -> None:
+        """Give up idle batches (their messages are stored; the publisher finds out by its next message)."""
+        for batch_id, batch in list(self._open.items()):
+            if batch.idle_since_ns + FAST_BATCH_IDLE_NS_MAX <= now_ns:
+                self.end(batch_id)
+
+    def clear(self) -> None:
+        """Give up all."""
+        for batch_id in list(self._open):
+            self.end(batch_id)
+
+    def _share(self) -> int:
+        return max(1, FAST_BATCH_WINDOW_MSGS_MAX // max(1, len(self._open)))
+
+    def _error(self, error: ApiError) -> bytes:
+        return orjson.dumps({"error": error.to_json(), "stream": self._stream_name, "seq": 0})
+
+
+def _ack(number: int, window: int) -> bytes:
+    return b'{"type":"ack","seq":%d,"msgs":%d}' % (number, window)

@@ -1,0 +1,54 @@
+"""The headers of a publish that concern JetStream, in one pass over the block."""
+
+from __future__ import annotations
+
+from tnats.wire.headers import VERSION_LINE, remove_header
+
+MSG_ID = b"Nats-Msg-Id"
+EXPECTED_STREAM = b"Nats-Expected-Stream"
+EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ = b"Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_LAST_MSG_ID = b"Nats-Expected-Last-Msg-Id"
+ROLLUP = b"Nats-Rollup"
+STREAM_SOURCE = b"Nats-Stream-Source"
+REQUEST_INFO = b"Nats-Request-Info"
+BATCH_ID = b"Nats-Batch-Id"
+BATCH_SEQUENCE = b"Nats-Batch-Sequence"
+BATCH_COMMIT = b"Nats-Batch-Commit"
+
+ROLLUP_SUBJECT = b"sub"
+ROLLUP_ALL = b"all"
+
+_NONE: dict[bytes, bytes] = {}
+
+
+def nats_headers(block: bytes) -> dict[bytes, bytes]:
+    """The first of each `Nats-` header by key. Not to be changed by the caller."""
+    if b"\r\nNats-" not in block:
+        return _NONE
+    found: dict[bytes, bytes] = {}
+    for line in block.split(b"\r\n"):
+        if line.startswith(b"Nats-"):
+            key, colon, value = line.partition(b":")
+            if colon and key not in found:
+                found[key] = value.lstrip(b" ")
+    return found
+
+
+def storable(block: bytes) -> bytes:
+    """The block as it is stored: without status and without Nats-Request-Info; empty if nothing is left."""
+    if not block.startswith(b"NATS/1.0\r\n"):
+        _, _, rest = block.partition(b"\r\n")
+        block = VERSION_LINE + b"\r\n" + rest
+    if block == b"NATS/1.0\r\n\r\n":
+        return b""
+    return remove_header(block, REQUEST_INFO) if REQUEST_INFO in block else block
+
+
+def parse_seq(value: bytes) -> int | None:
+    """An unsigned 64-bit number, None if it is none."""
+    if not value.isascii() or not value.isdigit():
+        return None
+    number = int(value) if len(value) <= 20 else 2**64
+    return number if number < 2**64 else None

@@ -1,0 +1,83 @@
+"""Who still needs a message, in streams with interest or work-queue retention.
+
+The leader keeps this table of the stream's consumers. A message on a subject that no consumer wants is dropped at
+admission in an interest stream (it uses a sequence); a work queue keeps it for a consumer to come. When a consumer
+is done with a message, `removable` says whether it may go.
+"""
+
+from __future__ import annotations
+
+from tnats.jetstream.stream.config import Retention
+from tnats.jetstream.stream.ports import ConsumerView, StreamStore
+
+SWEEP_MSGS = 10_000
+"""Messages looked at in one `sweep`, so that it stays short."""
+
+CACHED_SUBJECTS_MAX = 10_000
+"""Subjects whose verdict is kept."""
+
+
+class InterestTable:
+    """The consumers of one stream by name."""
+
+    def __init__(self, retention: Retention) -> None:
+        self.retention = retention
+        self._views: dict[str, ConsumerView] = {}
+        self._drops: dict[bytes, bool] = {}
+
+    def put(self, name: str, view: ConsumerView) -> None:
+        """A consumer was made, or changed its filters."""
+        self._views[name] = view
+        self._drops.clear()
+
+    def discard(self, name: str) -> None:
+        """A consumer is gone."""
+        self._views.pop(name, None)
+        self._drops.clear()
+
+    def drops(self, subject: bytes) -> bool:
+        """Whether a message on this subject is not to be stored."""
+        if self.retention != Retention.INTEREST:
+            return False
+        drops = self._drops.get(subject)
+        if drops is None:
+            drops = not any(view.wants_subject(subject) for view in self._views.values())
+            if len(self._drops) >= CACHED_SUBJECTS_MAX:
+                self._drops.clear()
+            self._drops[subject] = drops
+        return drops
+
+    def removable(self, store: StreamStore, seqs: list[int]) -> list[int]:
+        """Of messages that a consumer is done with, those that nobody needs any more."""
+        if self.retention == Retention.LIMITS:
+            return []
+        found = []
+        for seq in seqs:
+            subject = store.subject_of(seq)
+            if subject is None:
+                continue
+            if self.retention == Retention.WORKQUEUE or not self._is_needed(seq, subject):
+                found.append(seq)
+        return found
+
+    def sweep(self, store: StreamStore, from_seq: int) -> tuple[list[int], int]:
+        """(messages that nobody needs, where to go on; 0: done): after a consumer went or narrowed its filters.
+
+        A work queue keeps what has not been acknowledged, wanted or not.
+        """
+        found: list[int] = []
+        seq = from_seq
+        if self.retention != Retention.INTEREST:
+            return found, 0
+        for _ in range(SWEEP_MSGS):
+            seq = store.next_seq(seq)
+            if not seq:
+                return found, 0
+            subject = store.subject_of(seq)
+            if subject is not None and not self._is_needed(seq, subject):
+                found.append(seq)
+            seq += 1
+        return found, seq
+
+    def _is_needed(self, seq: int, subject: bytes) -> bool:
+        return any(view.wants_subject(subject) and view.needs(seq) for view in self._views.values())

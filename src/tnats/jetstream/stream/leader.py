@@ -1,0 +1,647 @@
+"""The stream's leader: judges what is published, and turns it into log entries.
+
+Purpose. `admit` takes a batch from the broker, decides for each message, and gives back one `Append` entry for those
+that will be stored, and the answers for those that will not. Decisions are against the applied state plus what is
+in flight (admitted, not yet applied): sequences, ids, subjects and limits are those that will hold when the entry
+applies, since entries apply in the order of admission.
+
+Theory. An entry in flight commits, or this server's leadership ends and nothing after it commits either; so an
+answer that rests on in-flight entries waits in `Append.after` for the last of them. `reset` drops everything that
+only a leader has: in-flight entries, open batches, counter totals.
+
+The common path, a message without headers on a stream without special rules, is one short loop.
+
+The host's duties: subscribe to the stream's subjects; give `admit` what arrives, with the wall clock; propose the
+entry; once it is committed, apply it to the machine, call `applied`, send `answers`; fetch the contents that
+`wanted_totals` names before admitting to a counter stream; call `expire` when `next_deadline_ns` has come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import attrs
+import orjson
+
+from tnats.errors import ensure
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.advisories import Advisory, batch_abandoned
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
+from tnats.jetstream.api.messages import JSApiMsgDeleteRequest, JSApiStreamPurgeRequest
+from tnats.jetstream.api.times import format_duration
+from tnats.jetstream.stream import counters, schedules
+from tnats.jetstream.stream import headers as header
+from tnats.jetstream.stream.batches import AtomicBatches, BatchBudget
+from tnats.jetstream.stream.config import Discard, Retention, StreamConfig
+from tnats.jetstream.stream.counters import CounterTotals
+from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Reply
+from tnats.jetstream.stream.fast_batches import SUFFIX, Control, FastBatches, parse_control
+from tnats.jetstream.stream.interest import InterestTable
+from tnats.jetstream.stream.machine import StreamMachine
+from tnats.jetstream.stream.ports import Inbound
+from tnats.jetstream.stream.ttl import NEVER, TTL_HEADER, marker_headers, parse_ttl
+from tnats.limits import MESSAGE_HEADERS_BYTES_MAX
+from tnats.subjects.draw import Draw
+from tnats.subjects.tokens import subject_matches, to_bytes, to_text
+from tnats.subjects.transforms import Transform
+from tnats.wire.headers import set_header
+
+NO_BLOCK: Mapping[bytes, bytes] = {}
+
+
+@attrs.define
+class Admission:
+    """What became of a batch: the entry to propose (None: nothing to store), and what to send at once."""
+
+    entry: Append | None = None
+    replies: list[Reply] = attrs.field(factory=list)
+    advisories: list[Advisory] = attrs.field(factory=list)
+
+
+class _Refused(Exception):
+    """A message is not stored. Never leaves this module."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class StreamLeader:
+    """The leader's side of one stream."""
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        interest: InterestTable,
+        budget: BatchBudget,
+        draw: Draw,
+        *,
+        account: str,
+        domain: str,
+    ) -> None:
+        """`budget` is shared by all streams of the server; `draw` serves random subject transforms."""
+        self.machine = machine
+        self.interest = interest
+        self._account = account
+        self._domain = domain
+        self._draw = draw
+        self._in_flight: deque[Append] = deque()
+        self._in_flight_bytes = 0
+        self._next_seq = machine.store.last_seq + 1
+        self._ids: dict[bytes, int] = {}
+        self._last_id = machine.duplicates.last_id
+        self._totals = CounterTotals()
+        self._undo: list[tuple[bytes, counters.Total | None, bool]] | None = None
+        self._batches = AtomicBatches(budget)
+        self._fast = FastBatches(machine.config.name, budget)
+        self._expiries_in_flight = 0
+        self._markers: Append | None = None
+        self._firing: dict[bytes, Append] = {}
+        self.reconfigure()
+
+    @property
+    def config(self) -> StreamConfig:
+        """The configuration in force."""
+        return self.machine.config
+
+    def reconfigure(self) -> None:
+        """The machine's configuration changed: derive anew what depends on it."""
+        config = self.config
+        self.interest.retention = config.retention
+        name = orjson.dumps(config.name)
+        domain = b', "domain":%b, ' % orjson.dumps(self._domain) if self._domain else b","
+        self._ack_head = b'{"stream":%b%b"seq":' % (name, domain)
+        self._refusal_tail = b',"stream":%b,"seq":0}' % name
+        self._size_max = config.max_msg_size if config.max_msg_size > 0 else 2**62
+        transform = config.subject_transform
+        self._transform = Transform(transform.src, transform.dest) if transform is not None and transform.dest else None
+        self._is_plain = not (
+            config.sealed
+            or config.allow_msg_counter
+            or config.discard == Discard.NEW
+            or config.retention == Retention.INTEREST
+            or self._transform is not None
+        )
+
+    # ------------------------------------------------------------------ admission
+
+    def admit(self, batch: Sequence[Inbound], now_ns: int) -> Admission:
+        """Judge published messages. `now_ns`: wall clock, the time of all that is stored of them."""
+        admission = Admission()
+        entry = Append(self._next_seq, now_ns, [], [])
+        add, add_reply = entry.messages.append, entry.replies.append
+        is_plain, size_max = self._is_plain, self._size_max
+        for message in batch:
+            data, reply = message.data, message.reply
+            if is_plain and not message.header_size and len(data) <= size_max and reply[-4:] != SUFFIX:
+                add((message.subject, b"", data))
+                add_reply(reply)
+            else:
+                size = message.header_size
+                self._admit_one((message.subject, data[:size], data[size:]), reply, entry, admission)
+        return self._finish(entry, admission)
+
+    def _finish(self, entry: Append, admission: Admission) -> Admission:
+        if self._batches.abandoned:
+            for gone in self._batches.take_abandoned():
+                admission.advisories.append(
+                    batch_abandoned(self._account, self.config.name, to_text(gone.batch_id), gone.reason)
+                )
+        if entry.messages:
+            self._next_seq = entry.next_seq
+            self._in_flight.append(entry)
+            self._in_flight_bytes += entry.size_bytes
+            admission.entry = entry
+        elif entry.after:
+            # Nothing of its own to wait for, but what is in flight before it.
+            target = self._in_flight[-1].after if self._in_flight else admission.replies
+            target.extend(entry.after)
+        return admission
+
+    def _admit_one(self, message: Message, reply: bytes, entry: Append, admission: Admission) -> None:
+        headers = header.nats_headers(message[1]) if message[1] else NO_BLOCK
+        if reply.endswith(SUFFIX):
+            self._admit_fast(message, reply, headers, entry, admission)
+        elif headers.get(header.BATCH_ID):
+            self._admit_staged(message, reply, headers, entry, admission)
+        else:
+            try:
+                self._judge(message, headers, reply, entry)
+            except _Refused as refused:
+                self._send_refusal(refused.error, reply, admission)
+
+    def _send_refusal(self, error: ApiError, reply: bytes, admission: Admission) -> None:
+        if reply and not self.config.no_ack:
+            admission.replies.append((reply, self.refusal(error)))
+
+    def refusal(self, error: ApiError) -> bytes:
+        """The answer to a publish that is not stored."""
+        return b'{"error":' + orjson.dumps(error.to_json()) + self._refusal_tail
+
+    def _admit_staged(
+        self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append, admission: Admission
+    ) -> None:
+        error: ApiError | None = None
+        if not self.config.allow_atomic:
+            error = errors.ATOMIC_PUBLISH_DISABLED()
+        elif not supports(headers.get(REQUIRED_LEVEL_HEADER)):
+            error = errors.REQUIRED_API_LEVEL()
+        elif len(message[1]) + len(message[2]) > self._size_max:
+            error = errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+        committed = None
+        if error is None:
+            outcome = self._batches.add(message, headers, entry.ts_ns)
+            error, committed = outcome.error, outcome.committed
+        if error is not None:
+            self._send_refusal(error, reply, admission)
+        elif committed is None:
+            if reply and not self.config.no_ack:
+                admission.replies.append((reply, b""))
+        else:
+            self._commit_batch(to_text(headers[header.BATCH_ID]), committed, reply, entry, admission)
+
+    def _commit_batch(
+        self, batch_id: str, messages: list[Message], reply: bytes, entry: Append, admission: Admission
+    ) -> None:
+        """Judge a whole batch; one refusal takes all of it back."""
+        count, size_bytes, last_id, ids = len(entry.messages), entry.size_bytes, self._last_id, list(self._ids)
+        self._undo = []
+        first_seq = entry.next_seq
+        try:
+            for message in messages:
+                self._judge(message, header.nats_headers(message[1]), b"", entry, batch_first_seq=first_seq)
+        except _Refused as refused:
+            entry.truncate(count)
+            entry.size_bytes, self._last_id = size_bytes, last_id
+            self._ids = {msg_id: self._ids[msg_id] for msg_id in ids}
+            for subject, total, was_known in reversed(self._undo):
+                if was_known:
+                    self._totals.learn(subject, total)
+            self._send_refusal(refused.error, reply, admission)
+            return
+        finally:
+            self._undo = None
+        for offset in range(count, len(entry.messages)):
+            entry.acks[offset] = None
+        last = len(entry.messages) - 1
+        entry.replies[last] = reply
+        entry.acks[last] = b'%b%d,"batch":%b,"count":%d}' % (
+            self._ack_head,
+            entry.first_seq + last,
+            orjson.dumps(batch_id),
+            len(messages),
+        )
+
+    def _admit_fast(
+        self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append, admission: Admission
+    ) -> None:
+        control = parse_control(reply) if self.config.allow_batched else errors.BATCH_PUBLISH_DISABLED()
+        if isinstance(control, ApiError):
+            self._send_refusal(control, reply, admission)
+            return
+        answers, is_stored = self._fast.begin(control, entry.ts_ns)
+        # Whatever names stored messages waits for them; the first answer of a batch names none.
+        if control.number == 1 and is_stored:
+            admission.replies.extend((reply, answer) for answer in answers)
+        else:
+            entry.after.extend((reply, answer) for answer in answers)
+        if is_stored:
+            self._store_fast(control, message, reply, headers, entry)
+
+    def _store_fast(
+        self, control: Control, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append
+    ) -> None:
+        offset = len(entry.messages)
+        try:
+            self._judge(message, headers, reply, entry)
+        except _Refused as refused:
+            entry.after.extend((reply, answer) for answer in self._fast.refused(control, refused.error))
+            return
+        if len(entry.messages) == offset:
+            # A duplicate: stored before, and answered in the batch's own way.
+            entry.after.pop()
+            answer = self._fast.stored(control, 0)
+            if answer is not None:
+                entry.after.append((reply, answer))
+        else:
+            entry.acks[offset] = self._fast.stored(control, entry.first_seq + offset)
+
+    # ------------------------------------------------------------------ judging one message
+
+    def _judge(
+        self, message: Message, headers: Mapping[bytes, bytes], reply: bytes, entry: Append, *, batch_first_seq: int = 0
+    ) -> None:
+        """Add a message to the entry, or raise _Refused; a duplicate is answered and not added.
+
+        `batch_first_seq`: the sequence at which the message's atomic batch begins, 0 outside of one.
+        """
+        config = self.config
+        subject, block, payload = message
+        if self._transform is not None and self._transform.matches(subject):
+            subject = self._transform.apply(subject, self._draw)
+        if config.sealed:
+            raise _Refused(errors.STREAM_SEALED())
+        ack: bytes | None = None
+        if headers:
+            self._check_allowed(subject, headers, len(payload))
+            self._check_expectations(subject, headers, entry, batch_first_seq)
+            block = self._check_schedule(subject, headers, block)
+            block = self._with_ttl_floor(headers, block)
+        if block:
+            block = header.storable(block)
+        msg_id = headers.get(header.MSG_ID)
+        if msg_id and self._answer_duplicate(msg_id, reply, entry, batch_first_seq):
+            return
+        if headers:
+            self._check_last_id(headers)
+            self._check_rollup(subject, headers, entry, batch_first_seq)
+        if config.allow_msg_counter:
+            block, payload, total = self._count(subject, headers, block, payload)
+            ack = b'%b%d,"val":"%d"}' % (self._ack_head, entry.next_seq, total)
+        if len(block) > MESSAGE_HEADERS_BYTES_MAX:
+            raise _Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM())
+        if len(block) + len(payload) > self._size_max:
+            raise _Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM())
+        is_dropped = self.interest.drops(subject)
+        if config.discard == Discard.NEW and not is_dropped:
+            self._check_limits((subject, block, payload), headers, entry)
+        self._store((subject, block, payload), reply, ack, is_dropped, msg_id, entry)
+
+    def _store(
+        self, message: Message, reply: bytes, ack: bytes | None, is_dropped: bool, msg_id: bytes | None, entry: Append
+    ) -> None:
+        offset = len(entry.messages)
+        if msg_id:
+            self._ids[msg_id] = entry.next_seq
+            self._last_id = msg_id
+        entry.messages.append(message)
+        entry.replies.append(reply)
+        if ack is not None:
+            entry.acks[offset] = ack
+        if is_dropped:
+            entry.dropped[offset] = None
+        if self.config.discard == Discard.NEW and self.config.max_bytes > 0:
+            entry.size_bytes += self.machine.store.message_bytes(*message)
+
+    def _check_allowed(self, subject: bytes, headers: Mapping[bytes, bytes], payload_size: int) -> None:
+        """Headers that need a feature of the stream, or are not for clients."""
+        config = self.config
+        increment = headers.get(counters.INCREMENT_HEADER)
+        if increment and not config.allow_msg_counter:
+            raise _Refused(errors.MESSAGE_INCR_DISABLED())
+        if header.EXPECTED_STREAM in headers and to_text(headers[header.EXPECTED_STREAM]) != config.name:
+            raise _Refused(errors.STREAM_NOT_MATCH())
+        ttl = headers.get(TTL_HEADER)
+        if ttl:
+            if not config.allow_msg_ttl:
+                raise _Refused(errors.MESSAGE_TTL_DISABLED())
+            if parse_ttl(ttl) is None:
+                raise _Refused(errors.MESSAGE_TTL_INVALID())
+        if header.STREAM_SOURCE in headers:
+            raise _Refused(errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED())
+
+    def _check_expectations(
+        self, subject: bytes, headers: Mapping[bytes, bytes], entry: Append, batch_first_seq: int
+    ) -> None:
+        wanted = headers.get(header.EXPECTED_LAST_SUBJECT_SEQ)
+        pattern = headers.get(header.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+        if wanted is not None:
+            pattern = pattern or subject
+            if batch_first_seq and entry.last_seq_of(pattern) >= batch_first_seq:
+                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT())
+            last_seq = self._last_seq_of(pattern, entry)
+            if header.parse_seq(wanted) != last_seq:
+                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE(seq=last_seq))
+        elif pattern is not None:
+            raise _Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID())
+        wanted = headers.get(header.EXPECTED_LAST_SEQ)
+        if wanted is not None and header.parse_seq(wanted) != entry.next_seq - 1:
+            raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE(seq=entry.next_seq - 1))
+
+    def _last_seq_of(self, pattern: bytes, entry: Append) -> int:
+        """The last sequence on a subject or pattern when the next message of `entry` applies."""
+        found = entry.last_seq_of(pattern)
+        if found:
+            return found
+        for pending in reversed(self._in_flight):
+            found = pending.last_seq_of(pattern)
+            if found:
+                return found
+        return self.machine.store.last_seq_of(pattern)
+
+    def _check_schedule(self, subject: bytes, headers: Mapping[bytes, bytes], block: bytes) -> bytes:
+        """The block of a schedule, which rolls up its subject; other blocks unchanged."""
+        is_schedule = bool(headers.get(schedules.SCHEDULE))
+        if is_schedule and not self.config.allow_msg_schedules:
+            raise _Refused(errors.MESSAGE_SCHEDULES_DISABLED())
+        error = None
+        if schedules.SCHEDULER in headers or schedules.NEXT in headers:
+            error = schedules.check_scheduler(subject, headers)
+        if error is None and is_schedule:
+            error = schedules.check(subject, headers, self.config.allow_msg_ttl, self.captures)
+        if error is not None:
+            raise _Refused(error)
+        return set_header(block, header.ROLLUP, header.ROLLUP_SUBJECT) if is_schedule else block
+
+    def captures(self, subject: bytes) -> bool:
+        """Whether the stream's subjects take this one in."""
+        return any(subject_matches(captured, subject) for captured in self.config.subjects)
+
+    def _with_ttl_floor(self, headers: Mapping[bytes, bytes], block: bytes) -> bytes:
+        # A message may not end before the marker of the one it replaced: a reader could miss both.
+        floor_ns = self.config.subject_delete_marker_ttl_ns
+        if not floor_ns or self.config.max_msgs_per_subject == 1 or TTL_HEADER not in headers:
+            return block
+        ttl_ns = parse_ttl(headers[TTL_HEADER])
+        if not ttl_ns or ttl_ns == NEVER or ttl_ns >= floor_ns:
+            return block
+        return set_header(block, TTL_HEADER, format_duration(floor_ns).encode())
+
+    def _answer_duplicate(self, msg_id: bytes, reply: bytes, entry: Append, batch_first_seq: int) -> bool:
+        seq = self._ids.get(msg_id) or self.machine.duplicates.find(msg_id, entry.ts_ns)
+        if not seq:
+            return False
+        if batch_first_seq:
+            raise _Refused(errors.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE())
+        if reply:
+            entry.after.append((reply, b'%b%d,"duplicate": true}' % (self._ack_head, seq)))
+        return True
+
+    def _check_last_id(self, headers: Mapping[bytes, bytes]) -> None:
+        wanted = headers.get(header.EXPECTED_LAST_MSG_ID)
+        if wanted is not None and wanted != self._last_id:
+            raise _Refused(errors.STREAM_WRONG_LAST_MSG_ID(id=to_text(self._last_id)))
+
+    def _check_rollup(
+        self, subject: bytes, headers: Mapping[bytes, bytes], entry: Append, batch_first_seq: int
+    ) -> None:
+        rollup = headers.get(header.ROLLUP)
+        if not rollup:
+            return
+        if not self.config.allow_rollup_hdrs or self.config.deny_purge:
+            raise _Refused(errors.STREAM_ROLLUP_FAILED(err="rollup not permitted"))
+        value = rollup.lower()
+        if value not in (header.ROLLUP_SUBJECT, header.ROLLUP_ALL):
+            raise _Refused(errors.STREAM_ROLLUP_FAILED(err=f'rollup value invalid: "{to_text(rollup)}"'))
+        if batch_first_seq:
+            # A roll-up inside a batch would take away what the same batch stores.
+            if value == header.ROLLUP_ALL and entry.next_seq > batch_first_seq:
+                raise _Refused(errors.STREAM_ROLLUP_FAILED(err="batch rollup all invalid"))
+            if value == header.ROLLUP_SUBJECT and entry.last_seq_of(subject) >= batch_first_seq:
+                raise _Refused(errors.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid"))
+
+    def _count(
+        self, subject: bytes, headers: Mapping[bytes, bytes], block: bytes, payload: bytes
+    ) -> tuple[bytes, bytes, int]:
+        """(block, body, new total) of a counter's message."""
+        text = headers.get(counters.INCREMENT_HEADER)
+        if not text:
+            raise _Refused(errors.MESSAGE_INCR_MISSING())
+        if payload:
+            raise _Refused(errors.MESSAGE_INCR_PAYLOAD())
+        increment = counters.parse_increment(text)
+        forbidden = (header.ROLLUP, header.EXPECTED_LAST_SEQ, header.EXPECTED_LAST_SUBJECT_SEQ)
+        if increment is None or any(key in headers for key in forbidden):
+            raise _Refused(errors.MESSAGE_INCR_INVALID())
+        old = self._total_of(subject)
+        if old is None:
+            raise _Refused(errors.MESSAGE_COUNTER_BROKEN())
+        new = attrs.evolve(old, value=old.value + increment)
+        if self._undo is not None:
+            self._undo.append((subject, old, True))
+        self._totals.learn(subject, new)
+        return *counters.counted_message(block, new), new.value
+
+    def _total_of(self, subject: bytes) -> counters.Total | None:
+        if self._totals.is_known(subject):
+            return self._totals.get(subject)
+        ensure(
+            not self.machine.store.last_seq_of(subject),
+            f"stream {self.config.name}: the total of {to_text(subject)} was not fetched before admission",
+        )
+        return counters.Total()
+
+    def _check_limits(self, message: Message, headers: Mapping[bytes, bytes], entry: Append) -> None:
+        """Discard policy "new": refuse what would exceed a limit when it applies."""
+        config, store, subject = self.config, self.machine.store, message[0]
+        rolls_up = bool(headers.get(header.ROLLUP))
+        replaced_seq = 0
+        if config.max_msgs_per_subject > 0 and not rolls_up:
+            count = store.count_of(subject) + entry.count_of(subject)
+            count += sum(pending.count_of(subject) for pending in self._in_flight)
+            if count >= config.max_msgs_per_subject:
+                if config.discard_new_per_subject:
+                    raise _Refused(errors.STREAM_STORE_FAILED(err="maximum messages per subject exceeded"))
+                replaced_seq = store.first_seq_of(subject)
+        if rolls_up:
+            replaced_seq = store.first_seq_of(subject)
+        ahead = entry.next_seq - 1 - store.last_seq
+        if config.max_msgs > 0 and store.messages + ahead >= config.max_msgs and not replaced_seq:
+            raise _Refused(errors.STREAM_STORE_FAILED(err="maximum messages exceeded"))
+        if config.max_bytes > 0:
+            size = store.total_bytes + self._in_flight_bytes + entry.size_bytes + store.message_bytes(*message)
+            if size - (store.size_of(replaced_seq) if replaced_seq else 0) > config.max_bytes:
+                raise _Refused(errors.STREAM_STORE_FAILED(err="maximum bytes exceeded"))
+
+    # ------------------------------------------------------------------ commitment
+
+    def applied(self, entry: Entry) -> None:
+        """The machine applied an entry of this leader's (or of the one before it)."""
+        if isinstance(entry, Append):
+            if self._in_flight and self._in_flight[0] is entry:
+                self._in_flight.popleft()
+                self._in_flight_bytes -= entry.size_bytes
+                self._forget_in_flight(entry)
+            else:
+                ensure(not self._in_flight, f"stream {self.config.name}: entries applied out of order")
+                self._next_seq = entry.next_seq
+        elif isinstance(entry, Expire):
+            self._expiries_in_flight -= 1
+        elif isinstance(entry, Remove | Purge):
+            # A counter starts anew once its subject is empty; increments in flight go on from where they were.
+            self._totals.retain(lambda subject: any(pending.last_seq_of(subject) for pending in self._in_flight))
+        else:
+            self.reconfigure()
+
+    def _forget_in_flight(self, entry: Append) -> None:
+        if entry is self._markers:
+            self._markers = None
+            self._expiries_in_flight -= 1
+        for scheduler in [scheduler for scheduler, firing in self._firing.items() if firing is entry]:
+            del self._firing[scheduler]
+        gone = []
+        for msg_id, seq in self._ids.items():
+            if seq >= entry.next_seq:
+                break
+            gone.append(msg_id)
+        for msg_id in gone:
+            del self._ids[msg_id]
+
+    def answers(self, entry: Append) -> list[Reply]:
+        """What to send now that the entry is committed."""
+        replies, acks, head = entry.replies, entry.acks, self._ack_head
+        if self.config.no_ack or not replies:
+            return list(entry.after)
+        seq = entry.first_seq
+        if not acks:
+            answers = [(reply, b"%b%d}" % (head, seq + offset)) for offset, reply in enumerate(replies) if reply]
+        else:
+            answers = []
+            for offset, reply in enumerate(replies):
+                if reply:
+                    answer = acks.get(offset, head)
+                    if answer is head:
+                        answer = b"%b%d}" % (head, seq + offset)
+                    if answer is not None:
+                        answers.append((reply, answer))
+        return answers + entry.after if entry.after else answers
+
+    def reset(self) -> list[Advisory]:
+        """Leadership began or ended: drop what only a leader has. The advisories of abandoned batches."""
+        self._in_flight.clear()
+        self._in_flight_bytes = 0
+        self._next_seq = self.machine.store.last_seq + 1
+        self._ids.clear()
+        self._last_id = self.machine.duplicates.last_id
+        self._totals.clear()
+        self._batches.clear()
+        self._fast.clear()
+        self._expiries_in_flight = 0
+        self._markers = None
+        self._firing.clear()
+        return self._finish(Append(self._next_seq, 0, [], []), Admission()).advisories
+
+    # ------------------------------------------------------------------ counters
+
+    def wanted_totals(self, batch: Sequence[Inbound]) -> list[int]:
+        """Sequences whose contents must be given to `learn_total` before `admit(batch)` (counter streams only)."""
+        if not self.config.allow_msg_counter:
+            return []
+        wanted: dict[int, None] = {}
+        for message in batch:
+            subject = message.subject
+            if self._transform is not None and self._transform.matches(subject):
+                subject = self._transform.apply(subject, self._draw)
+            if not self._totals.is_known(subject):
+                seq = self.machine.store.last_seq_of(subject)
+                if seq:
+                    wanted[seq] = None
+        return list(wanted)
+
+    def learn_total(self, message: Message) -> None:
+        """The content of a message that `wanted_totals` named."""
+        self._totals.learn(message[0], counters.parse_total(message[1], message[2]))
+
+    # ------------------------------------------------------------------ time
+
+    def next_deadline_ns(self) -> int | None:
+        """When `expire` has something to do, by the wall clock; None: nothing is waiting."""
+        candidates = [self._batches.next_deadline_ns(), self._fast.next_deadline_ns()]
+        if not self._expiries_in_flight:
+            candidates.append(self.machine.next_expiry_ns())
+        if not self._firing:
+            candidates.append(self.machine.schedules.next_deadline_ns())
+        return min((deadline_ns for deadline_ns in candidates if deadline_ns is not None), default=None)
+
+    def expire(self, now_ns: int) -> tuple[Expire | None, Admission]:
+        """End what is over: (an entry that removes messages, delete markers to store); propose them in this order."""
+        self._batches.expire(now_ns)
+        self._fast.expire(now_ns)
+        admission = Admission()
+        markers = Append(self._next_seq, now_ns, [], [])
+        entry = None
+        if not self._expiries_in_flight:
+            overdue = self.machine.overdue(now_ns)
+            marker_ttl_ns = self.config.subject_delete_marker_ttl_ns
+            for seq in overdue:
+                subject = self.machine.store.subject_of(seq)
+                if subject is None or not self.machine.is_due_marker(seq):
+                    entry = entry or Expire(now_ns)
+                elif self._last_seq_of(subject, markers) == seq:
+                    self._store((subject, marker_headers(marker_ttl_ns), b""), b"", None, False, None, markers)
+            if markers.messages:
+                self._markers = markers
+            self._expiries_in_flight = (entry is not None) + bool(markers.messages)
+        return entry, self._finish(markers, admission)
+
+    def due_schedules(self, now_ns: int) -> list[schedules.Due]:
+        """The schedules to `fire` now; those whose firing is in flight are left out."""
+        return [due for due in self.machine.schedules.due(now_ns) if due.subject not in self._firing]
+
+    def fire(self, due: schedules.Due, schedule: Message, content: tuple[bytes, bytes], now_ns: int) -> Admission:
+        """Store one firing of a schedule.
+
+        `schedule`: its message; `content`: header block and payload of the sampled message, or of the schedule.
+        """
+        headers = header.nats_headers(schedule[1])
+        next_value = self.machine.schedules.next_of(due.subject, now_ns)
+        message = schedules.fired_message(due.subject, headers, content, next_value)
+        entry = Append(self._next_seq, now_ns, [], [])
+        self._store(message, b"", None, self.interest.drops(message[0]), None, entry)
+        self._firing[due.subject] = entry
+        return self._finish(entry, Admission())
+
+    # ------------------------------------------------------------------ requests of the API
+
+    def delete_message(self, request: JSApiMsgDeleteRequest) -> Remove | ApiError:
+        """The entry of STREAM.MSG.DELETE, or its refusal."""
+        if self.config.sealed:
+            return errors.STREAM_SEALED()
+        if self.config.deny_delete:
+            return errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+        if self.machine.store.subject_of(request.seq) is None:
+            return errors.STREAM_MSG_DELETE_FAILED(err="no message found")
+        return Remove((request.seq,), not request.no_erase)
+
+    def purge(self, request: JSApiStreamPurgeRequest) -> Purge | ApiError:
+        """The entry of STREAM.PURGE, or its refusal."""
+        if self.config.sealed:
+            return errors.STREAM_SEALED()
+        if self.config.deny_purge:
+            return errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        if request.seq and request.keep:
+            return errors.BAD_REQUEST()
+        pattern = b"" if request.filter == ">" else to_bytes(request.filter)
+        return Purge(pattern, request.seq, request.keep)

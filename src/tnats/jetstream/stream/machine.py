@@ -1,0 +1,300 @@
+"""The stream machine: applies committed entries, the same on every replica.
+
+Purpose. All state of a stream that its log determines: the store's messages, the duplicate window, deadlines,
+schedules. Every replica that applied the same entries holds the same state; nothing here knows the time, the
+consumers, or who asked.
+
+Rules. Entries come in log order. An `Append` carries its sequences; one that does not follow on is a broken
+invariant. Limits (`max_msgs`, `max_bytes`, `max_msgs_per_subject`) are enforced after each message, oldest first,
+so a message may push itself out. Age and TTL are enforced by `Expire` entries, which the leader proposes; a
+message whose subject is due a delete marker stays until the marker, an ordinary message with a rollup header, takes
+its place.
+
+The host's duties: apply every committed entry once; hand `Applied` to the consumers; after a restart `restore` the
+last snapshot, then `observe` the messages behind it, in order.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from tnats.errors import ensure
+from tnats.jetstream.api.fields import decode as decode_json
+from tnats.jetstream.api.messages import StreamState
+from tnats.jetstream.stream.config import StreamConfig
+from tnats.jetstream.stream.dedup import DuplicateWindow
+from tnats.jetstream.stream.entries import Append, Configure, Entry, Expire, Message, Purge, Remove
+from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, nats_headers
+from tnats.jetstream.stream.ports import StreamStore
+from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
+from tnats.jetstream.stream.ttl import MARKER_HEADER, TTL_HEADER, Deadlines, parse_ttl
+from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
+
+
+@attrs.define
+class Applied:
+    """What applying one entry did. `first_seq`, `next_seq`: the range of sequences it added.
+
+    `removed`: (sequence, subject) of single messages; `removed_below`: everything below this is gone, 0 if nothing.
+    `previous`: with republishing, the last sequence of each added message's subject before it.
+    """
+
+    first_seq: int = 0
+    next_seq: int = 0
+    removed: list[tuple[int, bytes]] = attrs.field(factory=list)
+    removed_below: int = 0
+    previous: list[int] = attrs.field(factory=list)
+
+
+class StreamMachine:
+    """The applied state of one stream."""
+
+    def __init__(self, config: StreamConfig, store: StreamStore) -> None:
+        """`store` is opened with the configuration's `first_seq`."""
+        self.config = config
+        self.store = store
+        self.duplicates = DuplicateWindow(config.duplicate_window_ns)
+        self.deadlines = Deadlines()
+        self.schedules = Schedules()
+        self._has_limits = False
+        self._aging_from_seq = 1
+        self._configure(config)
+
+    # ------------------------------------------------------------------ entries
+
+    def apply(self, entry: Entry) -> Applied:
+        """Apply the next committed entry."""
+        applied = Applied()
+        if isinstance(entry, Append):
+            self._apply_append(entry, applied)
+        elif isinstance(entry, Remove):
+            for seq in entry.seqs:
+                self._remove(seq, applied, erase=entry.erase)
+        elif isinstance(entry, Purge):
+            self._apply_purge(entry, applied)
+        elif isinstance(entry, Expire):
+            for seq in self._expired(entry.now_ns):
+                self._remove(seq, applied)
+        else:
+            assert isinstance(entry, Configure)
+            self._configure(decode_json(StreamConfig, entry.config))
+            self._enforce_all(applied)
+        return applied
+
+    def _configure(self, config: StreamConfig) -> None:
+        self.config = config
+        self.duplicates.window_ns = config.duplicate_window_ns
+        self._has_limits = config.max_msgs > 0 or config.max_bytes > 0 or config.max_msgs_per_subject > 0
+
+    def _apply_append(self, entry: Append, applied: Applied) -> None:
+        store, seq, ts_ns = self.store, entry.first_seq, entry.ts_ns
+        ensure(seq == store.last_seq + 1, f"stream {self.config.name}: entry at {seq} after {store.last_seq}")
+        applied.first_seq, applied.next_seq = seq, entry.next_seq
+        if self.config.republish is not None:
+            self._note_previous(entry, applied)
+        append, has_limits = store.append, self._has_limits
+        if entry.dropped:
+            self._append_some(entry, applied)
+            return
+        for subject, headers, payload in entry.messages:
+            append(seq, ts_ns, subject, headers, payload)
+            if headers and b"\r\nNats-" in headers:
+                self._note_headers(seq, ts_ns, subject, headers, applied)
+            if has_limits:
+                self._enforce(subject, applied)
+            seq += 1
+
+    def _append_some(self, entry: Append, applied: Applied) -> None:
+        for offset, (subject, headers, payload) in enumerate(entry.messages):
+            seq = entry.first_seq + offset
+            if offset in entry.dropped:
+                self.store.skip(seq, entry.ts_ns)
+                self._rollup(seq, subject, nats_headers(headers).get(ROLLUP, b""), applied)
+                msg_id = nats_headers(headers).get(MSG_ID)
+                if msg_id:
+                    self.duplicates.add(msg_id, seq, entry.ts_ns)
+                continue
+            self.store.append(seq, entry.ts_ns, subject, headers, payload)
+            self._note_headers(seq, entry.ts_ns, subject, headers, applied)
+            self._enforce(subject, applied)
+
+    def _note_previous(self, entry: Append, applied: Applied) -> None:
+        last: dict[bytes, int] = {}
+        for offset, (subject, _, _) in enumerate(entry.messages):
+            applied.previous.append(last.get(subject) or self.store.last_seq_of(subject))
+            last[subject] = entry.first_seq + offset
+
+    def _note_headers(self, seq: int, ts_ns: int, subject: bytes, block: bytes, applied: Applied) -> None:
+        headers = nats_headers(block)
+        if not headers:
+            return
+        self._observe_headers(seq, ts_ns, subject, headers)
+        rollup = headers.get(ROLLUP)
+        if rollup:
+            self._rollup(seq, subject, rollup, applied)
+        scheduler = headers.get(SCHEDULER)
+        if scheduler and headers.get(NEXT) is not None and self.config.allow_msg_schedules:
+            next_ns = parse_next(headers[NEXT])
+            if next_ns is not None:
+                self.schedules.rearm(scheduler, next_ns)
+            else:
+                for old_seq in list(self.store.seqs_of(scheduler)):
+                    if old_seq != seq:
+                        self._remove(old_seq, applied)
+
+    def _observe_headers(self, seq: int, ts_ns: int, subject: bytes, headers: dict[bytes, bytes]) -> None:
+        msg_id = headers.get(MSG_ID)
+        if msg_id:
+            self.duplicates.add(msg_id, seq, ts_ns)
+        if self.config.allow_msg_ttl:
+            ttl_ns = parse_ttl(headers.get(TTL_HEADER, b""))
+            if ttl_ns:
+                self.deadlines.add(seq, ts_ns, ttl_ns)
+            if MARKER_HEADER in headers:
+                self.deadlines.add_marker(seq)
+        if self.config.allow_msg_schedules and headers.get(SCHEDULE):
+            self.schedules.add(subject, seq, ts_ns, headers)
+
+    def _rollup(self, seq: int, subject: bytes, value: bytes, applied: Applied) -> None:
+        if not value:
+            return
+        if value.lower() == ROLLUP_ALL:
+            self._remove_below(seq, applied)
+        else:
+            for old_seq in list(self.store.seqs_of(subject)):
+                if old_seq < seq:
+                    self._remove(old_seq, applied)
+
+    # ------------------------------------------------------------------ removal
+
+    def _remove(self, seq: int, applied: Applied, *, erase: bool = False) -> None:
+        subject = self.store.subject_of(seq)
+        if subject is None:
+            return
+        self.store.remove(seq, erase=erase)
+        self.deadlines.forget(seq)
+        self.schedules.forget(subject, seq)
+        applied.removed.append((seq, subject))
+
+    def _remove_below(self, seq: int, applied: Applied) -> None:
+        if self.store.remove_before(seq):
+            self.deadlines.forget_below(seq)
+            self.schedules.forget_below(seq)
+            applied.removed_below = max(applied.removed_below, seq)
+
+    def _enforce(self, subject: bytes, applied: Applied) -> None:
+        store, config = self.store, self.config
+        subject_max = config.max_msgs_per_subject
+        if subject_max > 0:
+            while store.count_of(subject) > subject_max:
+                self._remove(store.first_seq_of(subject), applied)
+        if config.max_msgs > 0:
+            while store.messages > config.max_msgs:
+                self._remove(store.first_seq, applied)
+        if config.max_bytes > 0:
+            while store.total_bytes > config.max_bytes:
+                self._remove(store.first_seq, applied)
+
+    def _enforce_all(self, applied: Applied) -> None:
+        """Bring the store within limits that just became tighter."""
+        store, subject_max = self.store, self.config.max_msgs_per_subject
+        if subject_max > 0:
+            seq = store.next_seq(1)
+            while seq:
+                subject = store.subject_of(seq)
+                if subject is not None and store.count_of(subject) > subject_max:
+                    self._remove(seq, applied)
+                seq = store.next_seq(seq + 1)
+        if store.messages:
+            self._enforce(b"", applied)
+
+    def _apply_purge(self, purge: Purge, applied: Applied) -> None:
+        store = self.store
+        if not purge.pattern:
+            bound = purge.seq or store.last_seq + 1
+            if purge.keep:
+                seq, kept = store.last_seq, 0
+                while seq >= store.first_seq and kept < purge.keep:
+                    kept += store.subject_of(seq) is not None
+                    seq -= 1
+                bound = seq + 1
+            self._remove_below(min(bound, store.last_seq + 1), applied)
+            return
+        seqs = [seq for seq in store.seqs_of(purge.pattern) if not purge.seq or seq < purge.seq]
+        for seq in seqs[: len(seqs) - purge.keep] if purge.keep else seqs:
+            self._remove(seq, applied)
+
+    def _expired(self, now_ns: int) -> list[int]:
+        """What an `Expire` entry removes: bounded, and without what waits for a delete marker."""
+        return [seq for seq in self.overdue(now_ns) if not self.is_due_marker(seq)]
+
+    def overdue(self, now_ns: int) -> list[int]:
+        """Messages whose TTL or age is over, at most EXPIRE_MSGS_PER_ENTRY_MAX of each kind."""
+        found = self.deadlines.due(now_ns, EXPIRE_MSGS_PER_ENTRY_MAX)
+        if self.config.max_age_ns <= 0:
+            return found
+        due = dict.fromkeys(found)
+        horizon_ns = now_ns - self.config.max_age_ns
+        seq = self._first_aging()
+        while seq and len(due) < 2 * EXPIRE_MSGS_PER_ENTRY_MAX:
+            ts_ns = self.store.time_of(seq)
+            if ts_ns is None or ts_ns > horizon_ns:
+                break
+            if not self.deadlines.is_never(seq):
+                due[seq] = None
+            seq = self.store.next_seq(seq + 1)
+        return list(due)
+
+    def is_due_marker(self, seq: int) -> bool:
+        """Whether an overdue message is the last of its subject and must leave a delete marker."""
+        if not self.config.subject_delete_marker_ttl_ns or self.deadlines.is_marker(seq):
+            return False
+        subject = self.store.subject_of(seq)
+        return subject is not None and self.store.last_seq_of(subject) == seq
+
+    def next_expiry_ns(self) -> int | None:
+        """When the next message ends by TTL or age; None: never."""
+        ends_ns = self.deadlines.next_deadline_ns()
+        if self.config.max_age_ns > 0:
+            seq = self._first_aging()
+            ts_ns = self.store.time_of(seq) if seq else None
+            if ts_ns is not None:
+                age_ends_ns = ts_ns + self.config.max_age_ns
+                ends_ns = age_ends_ns if ends_ns is None else min(ends_ns, age_ends_ns)
+        return ends_ns
+
+    def _first_aging(self) -> int:
+        """The oldest message that age can end, 0 if there is none; what never ends is not looked at again."""
+        seq = self.store.next_seq(self._aging_from_seq)
+        while seq and self.deadlines.is_never(seq):
+            seq = self.store.next_seq(seq + 1)
+        self._aging_from_seq = max(self._aging_from_seq, seq)
+        return seq
+
+    # ------------------------------------------------------------------ recovery and reports
+
+    def observe(self, seq: int, ts_ns: int, message: Message) -> None:
+        """A message that the store already holds: rebuild what its headers mean. In order, after `restore`."""
+        subject, block, _ = message
+        headers = nats_headers(block)
+        if not headers:
+            return
+        self._observe_headers(seq, ts_ns, subject, headers)
+        scheduler = headers.get(SCHEDULER)
+        next_ns = parse_next(headers[NEXT]) if scheduler and NEXT in headers else None
+        if scheduler and next_ns is not None:
+            self.schedules.rearm(scheduler, next_ns)
+
+    def state(self) -> StreamState:
+        """What STREAM.INFO reports, without subject and consumer details."""
+        store = self.store
+        first_seq = store.next_seq(1)
+        return StreamState(
+            messages=store.messages,
+            bytes=store.total_bytes,
+            first_seq=store.first_seq,
+            first_ts_ns=store.time_of(first_seq) if first_seq else None,
+            last_seq=store.last_seq,
+            last_ts_ns=store.last_ts_ns,
+            num_deleted=max(store.last_seq + 1 - store.first_seq - store.messages, 0),
+        )
