@@ -435,7 +435,6 @@ class Journal:
         number = self._next_part
         path = f"{self.directory}/{number:016d}.part"
         seed = int.from_bytes(self._entropy(4), "little")
-        header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, self._clock.wall_ns())
         records = self._table(seal)
         table_size = sum(record.record_size(*each[4:]) for each in records)
         filler = bytes(max(0, BLOCK_SIZE - table_size))
@@ -443,6 +442,8 @@ class Journal:
         packed, offsets = hot.pack(first, DATA_START, seed, DATA_START)
         end = DATA_START + len(packed)
         file_size = max(self._options.part_bytes, end + size + 2 * hot.HEADER_SIZE)
+        now_ns = self._clock.wall_ns()
+        header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, now_ns, file_size)
         try:
             file = await segment.create_segment(
                 self._disk, path, header.area(end), packed, size=file_size, durable=True

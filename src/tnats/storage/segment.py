@@ -33,7 +33,7 @@ JOURNAL = 1
 STREAM = 2
 SNAPSHOT = 3
 
-_BODY = struct.Struct("<HBxI")
+_BODY = struct.Struct("<HBxIQ")
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
@@ -47,6 +47,8 @@ class SegmentHeader:
     store_id: bytes
     seed: int
     created_ns: int
+    size: int = 0
+    """Length that the file was given when it was made; 0 for one that grows."""
     version: int = record.FORMAT_VERSION
 
     def encode(self, offset: int) -> bytearray:
@@ -59,7 +61,7 @@ class SegmentHeader:
             stamp=self.created_ns,
             key=self.group.encode(),
             head=self.store_id,
-            body=_BODY.pack(self.version, self.role, self.seed),
+            body=_BODY.pack(self.version, self.role, self.seed, self.size),
         )
 
     def area(self, durable: int = DATA_START) -> bytearray:
@@ -89,13 +91,15 @@ def read_header(area: bytes | bytearray, path: str) -> tuple[SegmentHeader | Non
     for offset in HEADER_OFFSETS:
         found = read_record(area[:DATA_START], offset, HEADER_SEED, path, findings)
         if found is not None and found.kind == record.HEADER and len(found.body) >= _BODY.size:
-            version, role, seed = _BODY.unpack_from(found.body)
+            version, role, seed, size = _BODY.unpack_from(found.body)
             if version > record.FORMAT_VERSION:
                 raise StoreRefused(
                     f"{path} has format version {version}, this server knows up to {record.FORMAT_VERSION}; "
                     "start the newer server"
                 )
-            headers.append(SegmentHeader(role, found.index, found.key.decode(), found.head, seed, found.stamp, version))
+            headers.append(
+                SegmentHeader(role, found.index, found.key.decode(), found.head, seed, found.stamp, size, version)
+            )
         else:
             findings.append(Finding("corrected", path, offset, offset + BLOCK_SIZE, text="header copy unreadable"))
     return (headers[0] if headers else None), findings

@@ -1,0 +1,415 @@
+"""What a message log knows without reading: where each message stands, its subject and size, and the state by subject.
+
+Arrays in chunks of 4096 sequences (16 bytes a message), and four numbers and a name for each subject. Never
+authoritative: built by scanning the segments, and checked against the record whenever one is read.
+
+Each sequence from `start` to `last` is *live* (its place), *removed*, or *lost*: used, not removed, and nowhere to be
+found. Below `start` everything is removed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from tnats.errors import ensure
+
+CHUNK_BITS = 12
+CHUNK_SIZE = 1 << CHUNK_BITS
+LOST = 0
+REMOVED = 1
+MAX = 1 << 64
+PLACE_MIN = 2
+"""Places from here on mean a message; the owner chooses them."""
+
+SubjectFilter = bytes | Callable[[bytes], bool] | None
+"""One subject, a predicate on subjects, or all."""
+
+
+@attrs.define
+class SubjectState:
+    """One subject's messages: how many, and the sequences of the first and last."""
+
+    messages: int
+    first: int
+    last: int
+
+
+class _Chunk:
+    __slots__ = ("live", "places", "sizes", "subjects")
+
+    def __init__(self) -> None:
+        self.places = array("Q", bytes(8 * CHUNK_SIZE))
+        self.subjects = array("I", bytes(4 * CHUNK_SIZE))
+        self.sizes = array("I", bytes(4 * CHUNK_SIZE))
+        self.live = 0
+
+
+class MessageIndex:
+    """See the module."""
+
+    def __init__(self, start: int = 1) -> None:
+        self.start = start
+        self.last = start - 1
+        self.messages = 0
+        self.bytes = 0
+        self._first = start
+        """No live message stands below."""
+        self._chunks: dict[int, _Chunk] = {}
+        self._unordered = False
+        """Whether a chunk was made before one of a lower number."""
+        self._gaps: list[tuple[int, int]] = []
+        """Removed ranges (first, last) outside the chunks, in order."""
+        self._ids: dict[bytes, int] = {}
+        self._names: list[bytes] = [b""]
+        """By subject id; id 0 is no subject."""
+        self._counts = array("Q", [0])
+        self._firsts = array("Q", [0])
+        self._lasts = array("Q", [0])
+        self._free_ids: list[int] = []
+
+    # -------------------------------------------------------------- one sequence
+
+    def place(self, sequence: int) -> int:
+        """Where a message stands, or REMOVED, or LOST (also for a sequence that was never used)."""
+        if sequence < self.start:
+            return REMOVED
+        chunk = self._chunks.get(sequence >> CHUNK_BITS)
+        place: int = chunk.places[sequence & CHUNK_SIZE - 1] if chunk is not None else LOST
+        if place == LOST and self._gaps and self._in_gap(sequence):
+            return REMOVED
+        return place
+
+    def size(self, sequence: int) -> int:
+        """Size of a live message."""
+        return self._chunks[sequence >> CHUNK_BITS].sizes[sequence & CHUNK_SIZE - 1]
+
+    def subject(self, sequence: int) -> bytes:
+        """Subject of a live message."""
+        return self._names[self._chunks[sequence >> CHUNK_BITS].subjects[sequence & CHUNK_SIZE - 1]]
+
+    def _in_gap(self, sequence: int) -> bool:
+        at = bisect_right(self._gaps, (sequence, MAX))
+        return at > 0 and self._gaps[at - 1][1] >= sequence
+
+    def put(self, sequence: int, subject: bytes, size: int, place: int) -> None:
+        """A message, new or found again; its sequence must not be live or removed."""
+        number = sequence >> CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            if sequence <= self.last and self._chunks:
+                self._unordered = True
+            chunk = self._chunks[number] = _Chunk()
+        slot = sequence & CHUNK_SIZE - 1
+        ensure(chunk.places[slot] == LOST and sequence >= self.start, f"sequence {sequence} is put twice")
+        identity = self._ids.get(subject)
+        if identity is None:
+            identity = self._new_id(subject, sequence)
+        chunk.places[slot] = place
+        chunk.subjects[slot] = identity
+        chunk.sizes[slot] = size
+        chunk.live += 1
+        self._counts[identity] += 1
+        if sequence > self._lasts[identity]:
+            self._lasts[identity] = sequence
+        if sequence < self._firsts[identity]:
+            self._firsts[identity] = sequence
+        self.messages += 1
+        self.bytes += size
+        if sequence > self.last:
+            if self.messages == 1:
+                self._first = sequence
+            self.last = sequence
+        elif sequence < self._first:
+            self._first = sequence
+
+    def move(self, sequence: int, place: int) -> None:
+        """A live message stands elsewhere now."""
+        self._chunks[sequence >> CHUNK_BITS].places[sequence & CHUNK_SIZE - 1] = place
+
+    def _new_id(self, subject: bytes, sequence: int) -> int:
+        if self._free_ids:
+            identity = self._free_ids.pop()
+            self._names[identity] = subject
+        else:
+            identity = len(self._names)
+            self._names.append(subject)
+            for numbers in (self._counts, self._firsts, self._lasts):
+                numbers.append(0)
+        self._firsts[identity] = self._lasts[identity] = sequence
+        self._ids[subject] = identity
+        return identity
+
+    def remove(self, sequence: int) -> bool:
+        """Count a live or lost sequence as removed; whether it was live."""
+        place = self.place(sequence)
+        if place == REMOVED or sequence > self.last:
+            return False
+        number = sequence >> CHUNK_BITS
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            self.add_gap(sequence, sequence)
+            return False
+        slot = sequence & CHUNK_SIZE - 1
+        chunk.places[slot] = REMOVED
+        if place == LOST:
+            return False
+        identity = chunk.subjects[slot]
+        self.messages -= 1
+        self.bytes -= chunk.sizes[slot]
+        chunk.live -= 1
+        self._counts[identity] -= 1
+        if self._counts[identity] == 0:
+            del self._ids[self._names[identity]]
+            self._names[identity] = b""
+            self._free_ids.append(identity)
+        chunk.subjects[slot] = 0
+        if self._counts[identity]:
+            if sequence == self._firsts[identity]:
+                self._firsts[identity] = self._seek_id(identity, sequence + 1)
+            elif sequence == self._lasts[identity]:
+                self._lasts[identity] = self._seek_id_back(identity, sequence - 1)
+        if sequence == self._first:
+            self._first = self.next_live(sequence + 1) or self.last + 1
+        if chunk.live == 0 and LOST not in chunk.places:
+            del self._chunks[number]
+            self.add_gap(number << CHUNK_BITS, (number + 1 << CHUNK_BITS) - 1)
+        return True
+
+    def add_gap(self, first: int, last: int) -> None:
+        """Count every sequence of the range that is not live as removed; `last` may lie ahead and is used then."""
+        self.last = max(self.last, last)
+        at = bisect_right(self._gaps, (first - 1, MAX))
+        if at and self._gaps[at - 1][1] >= first - 1:
+            at -= 1
+            first = min(first, self._gaps[at][0])
+        end = at
+        while end < len(self._gaps) and self._gaps[end][0] <= last + 1:
+            last = max(last, self._gaps[end][1])
+            end += 1
+        self._gaps[at:end] = [(first, last)]
+        if self.messages == 0:
+            self._first = self.last + 1
+
+    def raise_start(self, start: int) -> list[int]:
+        """Remove everything below `start`; returns the places of the live messages among it, oldest first."""
+        places = []
+        sequence = self.next_live(self.start)
+        while sequence and sequence < start:
+            places.append(self.place(sequence))
+            self.remove(sequence)
+            sequence = self._first if self.messages else 0
+        if start <= self.start:
+            return places
+        self.start = start
+        self.last = max(self.last, start - 1)
+        for number in [number for number in self._chunks if (number + 1) << CHUNK_BITS <= start]:
+            del self._chunks[number]
+        self._gaps = [(max(first, start), last) for first, last in self._gaps if last >= start]
+        return places
+
+    # -------------------------------------------------------------- the whole
+
+    @property
+    def first(self) -> int:
+        """The first live sequence; last + 1 when there is none."""
+        return self._first if self.messages else self.last + 1
+
+    @property
+    def subject_count(self) -> int:
+        return len(self._ids)
+
+    def removed_count(self) -> int:
+        """How many sequences between the first and the last message are not live."""
+        return self.last - self.first + 1 - self.messages
+
+    def absent(self, first: int, last: int, place: int) -> list[tuple[int, int]]:
+        """Ranges within first to last that are REMOVED, or LOST, as `place` says."""
+        ranges: list[tuple[int, int]] = []
+        sequence = max(first, self.start)
+        last = min(last, self.last)
+        while sequence <= last:
+            found, stop = self._stretch(sequence, last)
+            if found == place:
+                if ranges and ranges[-1][1] == sequence - 1:
+                    ranges[-1] = (ranges[-1][0], stop)
+                else:
+                    ranges.append((sequence, stop))
+            sequence = stop + 1
+        return ranges
+
+    def _stretch(self, sequence: int, last: int) -> tuple[int, int]:
+        """The kind of `sequence`, and a later sequence up to which all are of this kind."""
+        at = bisect_right(self._gaps, (sequence, MAX))
+        chunk = self._chunks.get(sequence >> CHUNK_BITS)
+        in_gap = at > 0 and self._gaps[at - 1][1] >= sequence
+        if chunk is not None:
+            place = chunk.places[sequence & CHUNK_SIZE - 1]
+            if place == LOST and in_gap:
+                place = REMOVED
+            return place, sequence
+        end = min(last, sequence | CHUNK_SIZE - 1)
+        if in_gap:
+            end = min(last, self._gaps[at - 1][1])
+            while end > sequence and self._has_chunk(sequence, end):
+                end = min(end, sequence | CHUNK_SIZE - 1)
+            return REMOVED, end
+        if at < len(self._gaps):
+            end = min(end, self._gaps[at][0] - 1)
+        return LOST, end
+
+    def _has_chunk(self, first: int, last: int) -> bool:
+        """Whether a chunk stands between two sequences (in a later chunk than that of the first)."""
+        return last > (first | CHUNK_SIZE - 1) and any(
+            first >> CHUNK_BITS < number <= last >> CHUNK_BITS for number in self._chunks
+        )
+
+    # -------------------------------------------------------------- search
+
+    def next_live(self, sequence: int) -> int:
+        """The first live sequence from `sequence` on; 0 when there is none."""
+        sequence = max(sequence, self.start)
+        if not self.messages:
+            return 0
+        for number in self._numbers_from(sequence >> CHUNK_BITS):
+            chunk = self._chunks[number]
+            if chunk.live:
+                places = chunk.places
+                base = number << CHUNK_BITS
+                for slot in range(max(0, sequence - base), CHUNK_SIZE):
+                    if places[slot] >= PLACE_MIN:
+                        return base + slot
+        return 0
+
+    def previous_live(self, sequence: int) -> int:
+        """The last live sequence up to `sequence`; 0 when there is none."""
+        sequence = min(sequence, self.last)
+        for number in reversed(self._numbers()):
+            base = number << CHUNK_BITS
+            if base <= sequence and self._chunks[number].live:
+                places = self._chunks[number].places
+                for slot in range(min(CHUNK_SIZE - 1, sequence - base), -1, -1):
+                    if places[slot] >= PLACE_MIN:
+                        return base + slot
+        return 0
+
+    def _numbers(self) -> list[int]:
+        """Chunk numbers in order. Chunks are made in order except when a lost message is found again."""
+        numbers = list(self._chunks)
+        if self._unordered:
+            numbers.sort()
+        return numbers
+
+    def _numbers_from(self, number: int) -> Iterator[int]:
+        """Chunk numbers from `number` on, in order."""
+        while number in self._chunks:
+            yield number
+            number += 1
+        for other in self._numbers():
+            if other >= number:
+                yield other
+
+    def _seek_id(self, identity: int, sequence: int) -> int:
+        for number in self._numbers_from(sequence >> CHUNK_BITS):
+            base = number << CHUNK_BITS
+            try:
+                return base + int(self._chunks[number].subjects.index(identity, max(0, sequence - base)))
+            except ValueError:
+                continue
+        return 0
+
+    def _seek_id_back(self, identity: int, sequence: int) -> int:
+        for number in reversed(self._numbers()):
+            base = number << CHUNK_BITS
+            if base <= sequence:
+                subjects = self._chunks[number].subjects
+                for slot in range(min(CHUNK_SIZE - 1, sequence - base), -1, -1):
+                    if subjects[slot] == identity:
+                        return base + slot
+        return 0
+
+    def _identities(self, wanted: SubjectFilter) -> set[int]:
+        if isinstance(wanted, bytes):
+            identity = self._ids.get(wanted)
+            return set() if identity is None else {identity}
+        assert wanted is not None
+        return {identity for name, identity in self._ids.items() if wanted(name)}
+
+    def next(self, wanted: SubjectFilter, sequence: int) -> int:
+        """The first live sequence from `sequence` on whose subject is wanted; 0 when there is none."""
+        if wanted is None:
+            return self.next_live(sequence)
+        identities = self._identities(wanted)
+        sequence = max([sequence, self.start, *([min(self._firsts[i] for i in identities)] if identities else [])])
+        if not identities or sequence > max(self._lasts[i] for i in identities):
+            return 0
+        if len(identities) == 1:
+            return self._seek_id(identities.pop(), sequence)
+        for number in self._numbers_from(sequence >> CHUNK_BITS):
+            base = number << CHUNK_BITS
+            subjects = self._chunks[number].subjects
+            for slot in range(max(0, sequence - base), CHUNK_SIZE):
+                if subjects[slot] in identities:
+                    return base + slot
+        return 0
+
+    def last_of(self, wanted: SubjectFilter, until: int = 0) -> int:
+        """The last live sequence (up to `until`, if given) whose subject is wanted; 0 when there is none."""
+        bound = min(until, self.last) if until else self.last
+        if wanted is None:
+            return self.previous_live(bound)
+        return max((self._last_up_to(identity, bound) for identity in self._identities(wanted)), default=0)
+
+    def _last_up_to(self, identity: int, bound: int) -> int:
+        if self._lasts[identity] <= bound:
+            return self._lasts[identity]
+        return self._seek_id_back(identity, bound) if self._firsts[identity] <= bound else 0
+
+    def lasts(self, wanted: SubjectFilter, until: int = 0) -> list[int]:
+        """The last sequence (up to `until`, if given) of each wanted subject, ascending."""
+        bound = min(until, self.last) if until else self.last
+        identities = self._identities(wanted) if wanted is not None else self._ids.values()
+        return sorted(found for identity in identities if (found := self._last_up_to(identity, bound)))
+
+    def count(self, wanted: SubjectFilter, sequence: int) -> int:
+        """How many live messages from `sequence` on have a wanted subject."""
+        sequence = max(sequence, self.start)
+        if wanted is None:
+            if sequence <= self.first:
+                return self.messages
+            return sum(self._count_live(number, sequence) for number in self._numbers_from(sequence >> CHUNK_BITS))
+        total = 0
+        scattered = set()
+        for identity in self._identities(wanted):
+            if self._firsts[identity] >= sequence:
+                total += self._counts[identity]
+            elif self._lasts[identity] >= sequence:
+                scattered.add(identity)
+        if scattered:
+            for number in self._numbers_from(sequence >> CHUNK_BITS):
+                subjects = self._chunks[number].subjects
+                start = max(0, sequence - (number << CHUNK_BITS))
+                piece = subjects[start:] if start else subjects
+                if len(scattered) == 1:
+                    total += piece.count(next(iter(scattered)))
+                else:
+                    total += sum(identity in scattered for identity in piece)
+        return total
+
+    def _count_live(self, number: int, sequence: int) -> int:
+        chunk = self._chunks[number]
+        start = sequence - (number << CHUNK_BITS)
+        if start <= 0:
+            return chunk.live
+        return sum(place >= PLACE_MIN for place in chunk.places[start:])
+
+    def subjects(self, wanted: SubjectFilter = None) -> dict[bytes, SubjectState]:
+        """State of each wanted subject that has messages, in the order in which they came up."""
+        return {
+            name: SubjectState(self._counts[identity], self._firsts[identity], self._lasts[identity])
+            for name, identity in self._ids.items()
+            if wanted is None or (name == wanted if isinstance(wanted, bytes) else wanted(name))
+        }

@@ -1,0 +1,122 @@
+"""The message index against a plain dictionary."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tnats.storage.index import CHUNK_SIZE, LOST, PLACE_MIN, REMOVED, MessageIndex, SubjectState
+
+
+class Model:
+    """Sequence -> (subject, size); everything else used is removed, but for the lost ones."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.last = start - 1
+        self.live: dict[int, tuple[bytes, int]] = {}
+        self.lost: set[int] = set()
+
+
+def compare(index: MessageIndex, model: Model, rng: random.Random) -> None:
+    live = sorted(model.live)
+    assert (index.start, index.last, index.messages) == (model.start, model.last, len(live))
+    assert index.bytes == sum(size for _, size in model.live.values())
+    assert index.first == (live[0] if live else model.last + 1)
+    expected: dict[bytes, SubjectState] = {}
+    for sequence in live:
+        subject = model.live[sequence][0]
+        state = expected.setdefault(subject, SubjectState(0, sequence, sequence))
+        state.messages += 1
+        state.last = sequence
+    assert index.subjects() == expected
+    assert index.subject_count == len(expected)
+    for _ in range(5):
+        at = rng.randint(model.start, model.last + 2)
+        for wanted in (None, b"a", b"c", lambda name: name < b"c", lambda name: False):
+            fits = [
+                s
+                for s in live
+                if wanted is None
+                or (model.live[s][0] == wanted if isinstance(wanted, bytes) else wanted(model.live[s][0]))
+            ]
+            assert index.next(wanted, at) == next((s for s in fits if s >= at), 0)
+            assert index.last_of(wanted, at) == next((s for s in reversed(fits) if s <= at), 0)
+            assert index.last_of(wanted) == (fits[-1] if fits else 0)
+            assert index.count(wanted, at) == sum(s >= at for s in fits)
+            heads = {model.live[s][0]: s for s in fits if s <= at}
+            assert index.lasts(wanted, at) == sorted(heads.values())
+    for place in (LOST, REMOVED):
+        absent = [
+            s
+            for s in range(model.start, model.last + 1)
+            if s not in model.live and (s in model.lost) == (place == LOST)
+        ]
+        assert [s for first, last in index.absent(0, model.last + 9, place) for s in range(first, last + 1)] == absent
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_index_answers_like_a_dictionary(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appending, removing, skipping, losing, finding again and cutting the front, over many small chunks."""
+    monkeypatch.setattr("tnats.storage.index.CHUNK_BITS", 4)
+    monkeypatch.setattr("tnats.storage.index.CHUNK_SIZE", 16)
+    rng = random.Random(seed)
+    start = rng.choice((1, 1, 40, 10**12))
+    index, model = MessageIndex(start), Model(start)
+    steps = rng.choice((100, 300))
+    for step in range(steps):
+        choice = rng.random()
+        if choice < 0.6:
+            for _ in range(rng.choice((1, 1, 1, 5, 50))):
+                if model.live and rng.random() < 0.02:
+                    model.last += 1
+                    model.lost.add(model.last)
+                model.last += 1
+                subject, size = rng.choice((b"a", b"b", b"c", b"d%d" % rng.randrange(50))), rng.randrange(100)
+                model.live[model.last] = (subject, size)
+                index.put(model.last, subject, size, PLACE_MIN + model.last)
+        elif choice < 0.8 and model.live:
+            for sequence in rng.sample(sorted(model.live), min(len(model.live), rng.choice((1, 1, 9, 80)))):
+                assert index.place(sequence) == PLACE_MIN + sequence
+                assert index.subject(sequence) == model.live[sequence][0]
+                assert index.size(sequence) == model.live[sequence][1]
+                assert index.remove(sequence)
+                assert not index.remove(sequence)
+                del model.live[sequence]
+        elif choice < 0.85 and model.lost:
+            sequence = rng.choice(sorted(model.lost))
+            model.lost.discard(sequence)
+            if rng.random() < 0.5:
+                assert not index.remove(sequence)
+            else:
+                index.put(sequence, b"a", 7, PLACE_MIN + sequence)
+                model.live[sequence] = (b"a", 7)
+        elif choice < 0.9:
+            count = rng.choice((1, 10, 100))
+            index.add_gap(model.last + 1, model.last + count)
+            model.last += count
+        elif choice < 0.95:
+            start = rng.randint(model.start, min(model.last + 3, model.start + rng.choice((3, 90))))
+            gone = [s for s in sorted(model.live) if s < start]
+            assert index.raise_start(start) == [PLACE_MIN + s for s in gone]
+            for sequence in gone:
+                del model.live[sequence]
+            model.lost = {s for s in model.lost if s >= start}
+            model.start = start
+            model.last = max(model.last, start - 1)
+        if step % 10 == 0 or step == steps - 1:
+            compare(index, model, rng)
+
+
+def test_whole_chunks_leave_memory() -> None:
+    """A chunk without live messages is dropped, and its sequences still count as removed."""
+    index = MessageIndex()
+    for sequence in range(1, 3 * CHUNK_SIZE):
+        index.put(sequence, b"s", 1, PLACE_MIN)
+    for sequence in range(CHUNK_SIZE, 2 * CHUNK_SIZE):
+        index.remove(sequence)
+    assert len(index._chunks) == 2
+    assert index.place(CHUNK_SIZE + 5) == REMOVED
+    assert index.next_live(CHUNK_SIZE) == 2 * CHUNK_SIZE
+    assert index.previous_live(2 * CHUNK_SIZE - 1) == CHUNK_SIZE - 1
