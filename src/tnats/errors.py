@@ -31,3 +31,10 @@ def ensure(condition: object, text: str) -> None:
     """Raise `InvariantBroken(text)` unless `condition` holds. Stays on in production, unlike `assert`."""
     if not condition:
         raise InvariantBroken(text)
+
+
+def sole_cause(exc: BaseException) -> BaseException:
+    """The exception inside nested groups of one: a nursery wraps what its only failing task raised."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc

@@ -105,6 +105,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "subprocess": "the gate is about two real processes",
         "tempfile": "the traces of the processes it compares",
     },
+    "tnats.testing.embedded": {
+        "pathlib": "names the private folder of the server",
+        "tempfile": "the private folder of the server",
+        "threading": "the server runs beside the caller's code, whatever that runs on",
+    },
     "tnats.harness.real": {
         "os": "a real file system that misbehaves, for real processes",
         "random": "decides which of its real calls fail",

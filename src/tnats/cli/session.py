@@ -13,7 +13,7 @@ import trio
 
 import tnats.client
 from tnats.client import Client, ConnectOptions
-from tnats.errors import FeatureMissing
+from tnats.errors import FeatureMissing, sole_cause
 from tnats.runtime.api import Runtime
 from tnats.runtime.live import live_runtime
 
@@ -111,10 +111,3 @@ def run(work: Callable[[Runtime], Awaitable[None]]) -> int:
     if failure is not None:
         raise failure
     return exit_code
-
-
-def sole_cause(exc: Exception) -> Exception:
-    """The exception inside nested groups of one: a nursery wraps what its only failing task raised."""
-    while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc

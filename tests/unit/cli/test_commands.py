@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tnats.cli.bench_load import Result, Span, latency_summary, rates, share
 from tnats.cli.pub import parse_headers, read_body
 from tnats.cli.reply import fill_template, split_template
-from tnats.cli.session import sole_cause
 from tnats.client import ClientError
 
 
@@ -88,11 +87,3 @@ def test_rates_of_several_clients() -> None:
     record = result.record()
     assert [client["messages_per_second"] for client in record["clients"]] == [50.0, 100.0]
     assert "latency_ns" not in record
-
-
-def test_groups_of_one_are_opened() -> None:
-    """The one error inside nested groups is told; several stay together."""
-    error = ValueError("x")
-    assert sole_cause(ExceptionGroup("outer", [ExceptionGroup("inner", [error])])) is error
-    several = ExceptionGroup("two", [error, KeyError("y")])
-    assert sole_cause(several) is several

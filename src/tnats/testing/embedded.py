@@ -1,0 +1,226 @@
+"""A server that runs beside the caller's code, in a thread with a trio run of its own.
+
+Theory of operation
+-------------------
+The node is the one that `tnats serve` runs, from the same `compose.build`; of its world only the process is replaced:
+the log is kept in memory, and no signal reaches it. The caller's side is plain blocking code, so that it serves tests
+in trio, asyncio and neither alike: starting and stopping take some ten milliseconds and block for that time.
+What the caller's thread and the server's share are an event, a trio token and the deque of log lines.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from tnats import limits
+from tnats.errors import TnatsError, sole_cause
+
+if TYPE_CHECKING:
+    from tnats.runtime.api import Runtime
+    from tnats.server.config.options import Options
+    from tnats.server.node import Endpoints, Node
+
+LOCAL_HOST = "127.0.0.1"
+ANY_PORT = -1
+
+
+class ServerFailed(TnatsError):
+    """The server did not start, did not stop, or met an internal error. Its log follows the first line."""
+
+
+class EmbeddedServer:
+    """One server at a time, which may be stopped and started again on the same port and with the same files.
+
+    Made by `serve`. Every method may be called from any thread but the server's own.
+    """
+
+    def __init__(self, config: str | Path, options: dict[str, Any]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tnats-")
+        self._config_path = str(config) if isinstance(config, Path) else f"{self._folder.name}/server.conf"
+        text = config.read_text() if isinstance(config, Path) else config
+        lines = [f"{key}: {json.dumps(value)}" for key, value in options.items()]
+        self._config_text = "\n".join([text, *lines] if text else lines)
+        self._lines: deque[str] = deque(maxlen=limits.TESTING_LOG_LINES_MAX)
+        self._bugs: list[str] = []
+        self._port = ANY_PORT
+        self._endpoints: Endpoints | None = None
+        self._node: Node
+        self._token: trio.lowlevel.TrioToken
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Event()
+        """Set once the server can be connected to, and when it has ended."""
+        self._failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<EmbeddedServer {self.url if self._endpoints else 'not started'} {'up' if self.running else 'down'}>"
+
+    # ---------------------------------------------------------------- what there is to know
+
+    @property
+    def running(self) -> bool:
+        """Whether it serves now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def port(self) -> int:
+        """Where clients connect; kept when it is started again."""
+        assert self._endpoints is not None, "the server was never started"
+        return self._endpoints.client[1]
+
+    @property
+    def url(self) -> str:
+        """For clients: `nats://127.0.0.1:PORT`."""
+        assert self._endpoints is not None, "the server was never started"
+        host = self._endpoints.client[0]
+        return f"nats://{LOCAL_HOST if host in ('', '0.0.0.0', '::') else host}:{self.port}"
+
+    @property
+    def monitoring_url(self) -> str | None:
+        """`http://127.0.0.1:PORT` of the monitoring server; None unless the options ask for one (`http_port=-1`)."""
+        assert self._endpoints is not None, "the server was never started"
+        address = self._endpoints.monitoring
+        return None if address is None else f"http://{LOCAL_HOST}:{address[1]}"
+
+    @property
+    def folder(self) -> Path:
+        """The private folder of this server, removed at the end."""
+        return Path(self._folder.name)
+
+    @property
+    def logs(self) -> str:
+        """Everything logged so far, of every start (the last `limits.TESTING_LOG_LINES_MAX` lines)."""
+        return "\n".join(list(self._lines))
+
+    # ---------------------------------------------------------------- starting and stopping
+
+    def start(self) -> None:
+        """Start it; returns once clients can connect. No error if it runs.
+
+        Raises ConfigError for wrong options, NetworkError when it cannot listen, ServerFailed.
+        """
+        from tnats.server.compose import build
+
+        if self.running:
+            return
+        runtime = self._runtime()
+        self._node = build(runtime, self._options(runtime), read_options=lambda: self._options(runtime))
+        self._failure = None
+        self._changed.clear()
+        self._thread = threading.Thread(target=self._run, name="tnats server", daemon=True)
+        self._thread.start()
+        if not self._changed.wait(limits.TESTING_WAIT_SECONDS):
+            raise ServerFailed(self._with_logs(f"the server is not ready after {limits.TESTING_WAIT_SECONDS} s"))
+        if self._failure is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._failure
+
+    def stop(self) -> None:
+        """Shut it down and wait for the end. No error if it does not run.
+
+        Raises ServerFailed when it does not end, and when it met an internal error while it ran.
+        """
+        thread = self._thread
+        if thread is None:
+            return
+        if thread.is_alive():
+            try:
+                self._token.run_sync_soon(self._node.shut_down)
+            except trio.RunFinishedError:
+                pass  # it ended by itself just now
+            thread.join(limits.TESTING_WAIT_SECONDS)
+            if thread.is_alive():
+                raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+        self._thread = None
+        if self._failure is not None:
+            raise ServerFailed(self._with_logs(f"the server ended with {self._failure!r}")) from self._failure
+        if self._bugs:
+            bugs, self._bugs = self._bugs, []
+            raise ServerFailed(self._with_logs("the server met an internal error:\n" + "\n".join(bugs)))
+
+    def restart(self) -> None:
+        """Stop and start: clients lose their connections and find the server on the same port."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """`stop`, then remove the private folder."""
+        try:
+            self.stop()
+        finally:
+            self._folder.cleanup()
+
+    # ---------------------------------------------------------------- inside
+
+    def _runtime(self) -> Runtime:
+        from tnats.runtime.live import live_runtime
+        from tnats.testing.process import EmbeddedProcess
+
+        process = EmbeddedProcess(self._lines, self._bugs)
+        return attrs.evolve(live_runtime(argv=process.argv), process=process)
+
+    def _options(self, runtime: Runtime) -> Options:
+        """From the configuration, with what a test wants by default: this machine only, any port, private files."""
+        from tnats.server.config.load import read_options
+        from tnats.server.config.options import Options
+
+        def read(path: str) -> str:
+            return self._config_text if path == self._config_path else runtime.process.read_text(path)
+
+        options = Options()
+        if self._config_text.strip():
+            options = read_options(self._config_path, read=read, env=runtime.process.environment)
+        options.host = options.host or LOCAL_HOST
+        options.port = self._port if self._port != ANY_PORT else options.port or ANY_PORT
+        if not options.store_dir and not options.jetstream.store_dir:
+            options.store_dir = f"{self._folder.name}/store"
+        return options
+
+    def _run(self) -> None:
+        """The server's thread."""
+        try:
+            trio.run(self._serve)
+        except BaseException as exc:
+            self._failure = sole_cause(exc)
+        finally:
+            self._changed.set()
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self._endpoints = await nursery.start(self._node.run)
+            self._port = self.port
+            self._changed.set()
+
+    def _with_logs(self, text: str) -> str:
+        return f"{text}\n{self.logs}"
+
+
+@contextmanager
+def serve(config: str | Path = "", **options: Any) -> Iterator[EmbeddedServer]:
+    """A running server for the length of the block, on a free port of this machine, with a private folder.
+
+    `config` is a configuration in the server's language, or the Path of a file. `options` are further keys of it, with
+    values as in JSON: `serve(http_port=-1, authorization={"user": "u", "password": "p"})`. If the block raises,
+    the server's log is attached to the exception as a note. Raises like `EmbeddedServer.start` and `.stop`.
+    """
+    server = EmbeddedServer(config, options)
+    try:
+        server.start()
+        yield server
+    except Exception as exc:
+        if server.logs:
+            exc.add_note(f"--- log of the tnats server ---\n{server.logs}")
+        raise
+    finally:
+        server.close()

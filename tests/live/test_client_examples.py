@@ -1,0 +1,76 @@
+"""The worked examples of docs/client.md and docs/testing.md, run as they stand against an embedded server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tnats.testing import EmbeddedServer
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PLACE = "nats://127.0.0.1:4222"
+
+
+def examples(name: str) -> list[str]:
+    """The Python blocks of a document."""
+    return BLOCK.findall((DOCS / name).read_text())
+
+
+CLIENT = examples("client.md")
+TESTING = [code for code in examples("testing.md") if "def test_" not in code]
+
+EXPECTED = {
+    "greet.joe": "greet.joe b'hello'\n",
+    "orders.log": "1001\n",
+    "is anybody there": "nobody\nb'HELLO'\nb'ALL OF YOU'\n",
+}
+"""What an example prints, by a text in it."""
+
+
+@pytest.mark.parametrize("code", CLIENT, ids=range(len(CLIENT)))
+def test_client_examples_run(code: str, tnats_server: EmbeddedServer, tmp_path: Path) -> None:
+    """Each ends without error or warning and prints what the guide leads to expect."""
+    assert PLACE in code
+    script = tmp_path / "example.py"
+    script.write_text(code.replace(PLACE, tnats_server.url))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for text, output in EXPECTED.items():
+        if text in code:
+            assert done.stdout == output
+    if "workers" in code:
+        lines = sorted(line.split(" ", 1)[1] for line in done.stdout.splitlines())
+        assert lines == [f"jobs.{number} b'work'" for number in range(4)]
+
+
+@pytest.mark.parametrize("code", TESTING, ids=range(len(TESTING)))
+def test_testing_examples_run(code: str, tmp_path: Path) -> None:
+    """Each ends without error or warning."""
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_pytest_example_passes(tmp_path: Path) -> None:
+    """The test file of the guide is green."""
+    (code,) = [code for code in examples("testing.md") if "def test_" in code]
+    (tmp_path / "test_example.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tnats.testing.plugin", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout
