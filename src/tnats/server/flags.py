@@ -18,10 +18,9 @@ import attrs
 
 from tnats.server.config.authorization import AuthorizationOptions
 from tnats.server.config.clusters import ClusterOptions
-from tnats.server.config.notation import split_host_port
+from tnats.server.config.notation import redacted_url, split_host_port
 from tnats.server.config.options import Options
 from tnats.server.config.problems import ConfigError, Position, Problem
-from tnats.server.config.readers import redacted_url
 from tnats.server.config.table import Given, Row, Section, rows_of
 from tnats.server.config.tls import CIPHER_SUITES, CURVES, INSECURE_CIPHER_SUITES, TlsOptions
 

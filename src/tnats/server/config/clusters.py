@@ -10,7 +10,7 @@ from tnats.auth.nkeys import KeyKind, is_user_seed
 from tnats.auth.permissions import Permissions, entry_problem
 from tnats.limits import SECOND_NS
 from tnats.server.config.authorization import PERMISSIONS, AuthorizationOptions, between_servers, subjects
-from tnats.server.config.notation import format_duration, parse_duration_ns, quote
+from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     BOOLEAN,
@@ -22,7 +22,6 @@ from tnats.server.config.readers import (
     as_text,
     name_without_spaces,
     public_key,
-    redacted_url,
     section_list,
     texts,
     timeout,

@@ -11,8 +11,6 @@ from tnats.server.config.options import Options
 from tnats.server.config.problems import Problem
 from tnats.server.config.table import Row, Section, rows_of
 
-REDACTED = "[REDACTED]"
-
 
 @attrs.frozen
 class Change:
@@ -37,7 +35,7 @@ def reload_problems(changes: list[Change]) -> list[Problem]:
     return [
         Problem(
             f"config reload not supported for {change.path}: "
-            f"old={REDACTED if change.row.secret else change.old}, new={REDACTED if change.row.secret else change.new}"
+            f"old={change.row.shown(change.old)}, new={change.row.shown(change.new)}"
         )
         for change in changes
         if not change.reloadable

@@ -51,5 +51,7 @@ BUILT: frozenset[Feature] = frozenset(
         Feature.ALLOW_RESPONSES,
         Feature.CONNECTION_TYPES,
         Feature.MONITORING,
+        Feature.LOG_FILE,
+        Feature.LAME_DUCK,
     }
 )

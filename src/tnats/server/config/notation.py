@@ -111,3 +111,13 @@ def split_host_port(address: str) -> tuple[str, str]:
     if "[" in host or "]" in host:
         raise ValueError("unexpected bracket in address")
     return host, port
+
+
+def redacted_url(url: str) -> str:
+    """`url` with `[REDACTED]` in place of the user and password."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    authority, slash, path = rest.partition("/")
+    _, at, host = authority.rpartition("@")
+    return f"{scheme}{separator}[REDACTED]@{host}{slash}{path}" if at else url

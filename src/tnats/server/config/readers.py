@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from tnats.auth.nkeys import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
-from tnats.server.config.notation import format_duration, parse_duration_ns, quote, split_host_port
+from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url, split_host_port
 from tnats.server.config.parser import Node
 from tnats.server.config.table import Reader, Reading, Refused, Section, describe, read_section
 
@@ -243,16 +243,6 @@ def _urls(reading: Reading, node: Node, key: str, what: str, *, one: bool) -> li
 def urls(what: str, *, one: bool = False) -> Reader:
     """A list of URLs without duplicates; with `one`, also a single URL."""
     return Reader("list of URLs", lambda reading, node, key: _urls(reading, node, key, what, one=one))
-
-
-def redacted_url(url: str) -> str:
-    """`url` with `[REDACTED]` in place of the user and password."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        scheme, rest = "", url
-    authority, slash, path = rest.partition("/")
-    _, at, host = authority.rpartition("@")
-    return f"{scheme}{separator}[REDACTED]@{host}{slash}{path}" if at else url
 
 
 # ------------------------------------------------------------------ lists, maps, sections

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import quote
+from tnats.server.config.notation import quote, redacted_url
 from tnats.server.config.parser import Node
 from tnats.server.config.problems import Position, Problem
 
@@ -84,6 +84,14 @@ class Row:
     def default_value(self) -> Any:
         return self.default if self.factory is None else self.factory()
 
+    def shown(self, value: Any) -> str:
+        """`value` for logs: no secrets, no users and passwords in URLs."""
+        if self.secret and value:
+            return "[REDACTED]"
+        if isinstance(value, str):
+            return repr(redacted_url(value))
+        return f"[{', '.join(map(self.shown, value))}]" if isinstance(value, list) else repr(value)
+
     @property
     def keys(self) -> tuple[str, ...]:
         return (self.key, *self.aliases)
@@ -130,11 +138,8 @@ class Section:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        secret = {name for row in rows_of(type(self)) if row.secret for name in row.fields}
-        shown = (
-            f"{name}={'[REDACTED]' if name in secret and getattr(self, name) else repr(getattr(self, name))}"
-            for name in field_names(type(self))
-        )
+        rows = {row.fields[0]: row for row in rows_of(type(self)) if len(row.fields) == 1}
+        shown = (f"{name}={row.shown(getattr(self, name))}" for name, row in rows.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
