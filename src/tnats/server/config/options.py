@@ -270,9 +270,7 @@ class Options(Section):
     allow_non_tls: bool = option(BOOLEAN, False, feature=Feature.TLS)
     ocsp: OcspOptions | None = option(OCSP, None, reloadable=True, feature=Feature.OCSP)
     ocsp_cache: OcspCacheOptions | None = option(OCSP_CACHE, None, reloadable=True, feature=Feature.OCSP)
-    authorization: AuthorizationOptions | None = option(
-        section(AuthorizationOptions, "authorization"), None, reloadable=True
-    )
+    authorization: AuthorizationOptions | None = option(section(AuthorizationOptions, "authorization"), None)
     no_auth_user: str = option(TEXT, "", doc="user that clients without credentials become")
     accounts: list[AccountOptions] = option(ACCOUNTS, factory=list, reloadable=True, feature=Feature.ACCOUNTS)
     mappings: dict[str, list[MappingDestination]] = option(
@@ -323,9 +321,7 @@ class Options(Section):
         section(WebSocketOptions, "websocket"), factory=WebSocketOptions, aliases=("ws",), feature=Feature.WEBSOCKET
     )
     mqtt: MqttOptions = option(section(MqttOptions, "mqtt"), factory=MqttOptions, feature=Feature.MQTT)
-    jetstream: JetStreamOptions = option(
-        JETSTREAM, factory=JetStreamOptions, reloadable=True, feature=Feature.JETSTREAM
-    )
+    jetstream: JetStreamOptions = option(JETSTREAM, factory=JetStreamOptions, feature=Feature.JETSTREAM)
     store_dir: str = option(TEXT, "", aliases=("storedir",), doc="as `jetstream.store_dir`")
     default_js_domain: dict[str, str] = option(text_map("default_js_domain"), factory=dict, feature=Feature.JETSTREAM)
 

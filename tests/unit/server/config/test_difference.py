@@ -46,3 +46,15 @@ def test_change_that_needs_a_restart_is_refused_without_secrets() -> None:
     )
     assert [problem for problem in problems if "gateway.gateways" in problem]
     assert not [problem for problem in problems if "s3cr3t" in problem]
+
+
+def test_section_may_be_reloadable_in_parts() -> None:
+    """More memory for streams and new users are fine; another store directory or an auth callout is not."""
+    old = load("jetstream { max_mem: 1, store_dir: a }\nauthorization { token: a }")
+    new = load("jetstream { max_mem: 2, store_dir: b }\nauthorization { token: b, proxy_required: true }")
+    assert {change.path: change.reloadable for change in differences(old, new)} == {
+        "authorization.token": True,
+        "authorization.proxy_required": False,
+        "jetstream.store_dir": False,
+        "jetstream.max_memory_store": True,
+    }
