@@ -43,9 +43,16 @@ def reload_problems(changes: list[Change]) -> list[Problem]:
 
 
 def _differences(old: Section, new: Section, prefix: str) -> Iterator[Change]:
-    for row in rows_of(type(old)):
+    rows = rows_of(type(old))
+    own = {row.fields[0] for row in rows if len(row.fields) == 1}
+    for row in rows:
         if len(row.fields) > 1:
-            continue  # the fields it sets have rows of their own
+            # Most of the fields it sets have rows of their own; the host of HTTP monitoring has none.
+            for name in row.fields:
+                if name not in own and getattr(old, name) != getattr(new, name):
+                    own.add(name)
+                    yield Change(f"{prefix}{row.key}", row, getattr(old, name), getattr(new, name))
+            continue
         before, after = getattr(old, row.fields[0]), getattr(new, row.fields[0])
         if before == after:
             continue

@@ -58,3 +58,11 @@ def test_section_may_be_reloadable_in_parts() -> None:
         "jetstream.store_dir": False,
         "jetstream.max_memory_store": True,
     }
+
+
+def test_host_of_monitoring_is_compared() -> None:
+    """It has no key of its own, only `http` and `https` set it."""
+    changes = differences(load('http: "a:1"'), load('http: "b:1"'))
+    assert [(change.path, change.old, change.new, change.reloadable) for change in changes] == [
+        ("http", "a", "b", False)
+    ]
