@@ -48,7 +48,7 @@ from tnats.wire.info import encode_info
 if TYPE_CHECKING:
     from tnats.broker.broker import Broker
 
-RESERVED_SUBJECTS = (b"$GNR.", b"_GR_.", b"$NRG.")
+RESERVED_SUBJECTS = (b"_GR_.", b"$NRG.")
 """Published to between servers only."""
 RESERVED_QUEUE = b"_sys_"
 

@@ -853,7 +853,7 @@ class Inbound(Origin):
         return self.accept_line(reply, 0, self.header_size > 0)
 
     def accept_line(self, data: bytes, start: int, headers: bool) -> bool:
-        """Whether the publish just read, its reply at data[start], is within the limits; if not, the owner has closed."""
+        """Whether the publish just read, with its reply at data[start], is within the limits; if not, we are closed."""
         self.reserved = False
         if self.reply_size > 4 and data[start + 1] != UPPER_I:  # "_INBOX." is the usual reply, and not reserved
             self.reserved = data[start : start + self.reply_size].startswith(RESERVED_REPLIES)

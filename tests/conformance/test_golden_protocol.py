@@ -1,0 +1,80 @@
+"""The conversations of tests/golden/protocol with the real server: their answers are nats-server's."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.golden.test_protocol import FOLDER, Conversation, converse, parse
+
+NATS_SERVER = str(Path(sys.executable).with_name("nats-server"))
+PING = b"PING\r\n"
+
+
+def with_real_server(conversation: Conversation, tmp_path: Path) -> list[tuple[str, str, str]]:
+    """The steps with the answers of nats-server, in real time. Its PINGs are not shown: when they come is chance."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "golden.conf"
+    config.write_text(f'listen: "127.0.0.1:{port}"\n{conversation.config}')
+    server = subprocess.Popen([NATS_SERVER, "-c", str(config)], stderr=subprocess.DEVNULL)
+    sockets: dict[str, socket.socket] = {}
+
+    async def send(name: str, data: bytes) -> None:
+        if name not in sockets:
+            sockets[name] = connect(port)
+        try:
+            sockets[name].sendall(data)
+        except OSError:
+            pass
+
+    async def hear(name: str) -> tuple[bytes, bool]:
+        data = b""
+        sockets[name].settimeout(0.15)
+        try:
+            while part := sockets[name].recv(1 << 20):
+                data += part
+        except TimeoutError:
+            return data.replace(PING, b""), False
+        except OSError:
+            pass
+        return data.replace(PING, b""), True
+
+    async def sleep(seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 # driven by hand, nobody else waits
+
+    coroutine = converse(conversation, send, hear, sleep)
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        server.terminate()
+        server.wait()
+        for one in sockets.values():
+            one.close()
+    raise AssertionError("nothing here waits")
+
+
+def connect(port: int) -> socket.socket:
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+def test_conversations_with_nats_server(path: Path, tmp_path: Path) -> None:
+    """nats-server says what the file says."""
+    for conversation in parse(path.read_text()):
+        assert with_real_server(conversation, tmp_path) == conversation.steps, conversation.title
