@@ -27,6 +27,8 @@ class TrackedNetwork:
     def __init__(self, network: Network, keep: Callable[[Conn | Listener], None]) -> None:
         self.poller = network.poller
         self.resolve = network.resolve
+        self.tls_context = network.tls_context
+        self.start_tls = network.start_tls
         self.interface_addresses = network.interface_addresses
         self._network = network
         self._keep = keep

@@ -56,6 +56,10 @@ class OutOfDescriptors(NetworkError):
     """`Listener.accept` found no free descriptor; the connection stays in the backlog. Pause, then try again."""
 
 
+class TlsError(NetworkError):
+    """A certificate or key cannot be used, or a TLS handshake failed; the text says which and why."""
+
+
 class DiskError(TnatsError):
     """A disk call failed. `errno` tells the reason (EIO, ENOSPC, ENOENT, EEXIST, EACCES, EROFS, EMFILE, ...)."""
 
@@ -106,6 +110,49 @@ class Chance(Protocol):
 # ------------------------------------------------------------------ network
 
 
+@attrs.frozen
+class TlsCertificate:
+    """A certificate chain, leaf first, and the key of its leaf; both PEM."""
+
+    chain: str
+    key: str = attrs.field(repr=False)
+
+
+@attrs.frozen
+class TlsOptions:
+    """How one side of TLS shows itself and what it demands of the other."""
+
+    certificates: tuple[TlsCertificate, ...] = ()
+    """At most one for each kind of key; a server needs one."""
+    authorities: str = ""
+    """PEM of whom to trust; empty: whom the system trusts."""
+    verify: bool = False
+    """Server: ask for a certificate and refuse without a valid one. Client: refuse an invalid server certificate."""
+    version_min: str = "1.2"
+    cipher_suites: tuple[str, ...] = ()
+    """IANA names, for TLS 1.2; empty: the library's choice."""
+    curves: tuple[str, ...] = ()
+    """Names as OpenSSL has them; empty: the library's choice."""
+
+
+class TlsContext(Protocol):
+    """A loaded form of `TlsOptions`, for any number of connections. Made by `Network.tls_context`."""
+
+    @property
+    def server_side(self) -> bool: ...
+
+
+@attrs.frozen
+class TlsSession:
+    """What a handshake came to."""
+
+    version: str
+    """ "1.2" or "1.3"."""
+    cipher_suite: str
+    peer_certificates: tuple[bytes, ...]
+    """DER, leaf first; empty when the peer showed none. Before Python 3.13 the leaf alone."""
+
+
 class Conn(Protocol):
     """One byte-stream connection (TCP-like: in order, nothing lost inside it). Owned by one task and the reactor."""
 
@@ -114,6 +161,10 @@ class Conn(Protocol):
 
     @property
     def local(self) -> Address: ...
+
+    @property
+    def tls(self) -> TlsSession | None:
+        """None in plaintext."""
 
     def read_into(self, buffer: bytearray | memoryview) -> int | None:
         """Bytes read into the front of `buffer` (at least 1), 0 at end of stream, None when nothing waits.
@@ -189,6 +240,19 @@ class Network(Protocol):
 
     async def connect(self, host: str, port: int, *, timeout_ns: int) -> Conn:
         """Connect, resolving `host` if it is a name. Raises NetworkError (refused, unreachable, timed out)."""
+
+    def tls_context(self, options: TlsOptions, *, server_side: bool) -> TlsContext:
+        """Load certificates and keys. Takes milliseconds: at start or in `offload`. Raises TlsError, FeatureMissing."""
+
+    async def start_tls(
+        self, conn: Conn, context: TlsContext, *, server_name: str = "", received: Buffer = b"", timeout_ns: int
+    ) -> Conn:
+        """Shake hands over `conn`, which no poller watches; returns the encrypted connection that takes its place.
+
+        `server_name` is what a client asks for and, if it verifies, holds the certificate against. `received` are
+        bytes that the caller has read from `conn` already. On failure `conn` is closed. Raises TlsError,
+        ConnectionBroken.
+        """
 
     async def resolve(self, host: str) -> list[str]:
         """The numeric addresses of `host`, in the resolver's order. Raises NetworkError."""

@@ -8,15 +8,16 @@ until its owner closes it, so a failure met while writing is seen by the reading
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
-from tnats.runtime.api import Address, Buffer, ConnectionBroken
+from tnats.runtime.api import Address, Buffer, ConnectionBroken, TlsSession
 
 if TYPE_CHECKING:
     from tnats.runtime.live.poller import LivePoller
@@ -36,15 +37,19 @@ class LiveConn:
 
     def __init__(self, sock: socket.socket, peer: Address) -> None:
         self._socket = sock
-        self._recv_into = sock.recv_into
-        self._send = sock.send
-        self._sendmsg = sock.sendmsg
+        self._recv_into: Callable[..., int] = sock.recv_into
+        self._send: Callable[..., int] = sock.send
+        self._sendmsg: Callable[..., int] = sock.sendmsg
         self._local: Address | None = None
         self._broken: str | None = None
         self._waiters = 0
         self.fd = sock.fileno()
         self.peer = peer
         self.poller: LivePoller | None = None
+
+    @property
+    def tls(self) -> TlsSession | None:
+        return None
 
     def __repr__(self) -> str:
         return f"<LiveConn {self.peer[0]}:{self.peer[1]} fd={self.fd}>"
@@ -93,6 +98,12 @@ class LiveConn:
                 break
         return accepted
 
+    def on_watched(self) -> None:
+        """A poller has begun to watch this connection."""
+
+    def flush(self) -> None:
+        """Nothing is kept back here: what was accepted is in the kernel."""
+
     async def wait_writable(self) -> None:
         if self._broken is not None:
             raise ConnectionBroken(self._broken)
@@ -103,9 +114,9 @@ class LiveConn:
             raise ConnectionBroken(self._broken or f"{self.peer[0]}:{self.peer[1]}: closed") from None
         finally:
             self._waiters -= 1
-        errno = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if errno:
-            raise self._fail(OSError(errno, os.strerror(errno)))
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise self._fail(OSError(code, os.strerror(code)))
 
     def close(self, *, reset: bool = False) -> None:
         if self.poller is not None:
@@ -121,6 +132,17 @@ class LiveConn:
             pass  # the peer was quicker
         self._end("closed")
 
+    def surrender(self) -> socket.socket:
+        """Give up the socket to another object; this one is over. Raises ConnectionBroken."""
+        if self._broken is not None:
+            raise ConnectionBroken(self._broken)
+        if self.poller is not None:
+            self.poller.remove(self)
+        self._broken = f"{self.peer[0]}:{self.peer[1]}: replaced by its encrypted form"
+        self._recv_into = self._send = self._sendmsg = surrendered
+        self.fd = -1
+        return self._socket
+
     def _drain(self) -> None:
         """Take what was received but not read: closing over it would reset and so lose what we wrote before."""
         scratch = bytearray(65536)
@@ -132,7 +154,7 @@ class LiveConn:
         if self._broken is None:
             self._end((exc.strerror or "broken").lower())
             if self.poller is not None:
-                self.poller.report_broken(self)
+                self.poller.hold(self)
         return ConnectionBroken(self._broken)
 
     def _end(self, reason: str) -> None:
@@ -143,6 +165,11 @@ class LiveConn:
             trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
         self.fd = -1
+
+
+def surrendered(*_: object) -> int:
+    """Stands for the socket's methods after `LiveConn.surrender`."""
+    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def numeric_address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:

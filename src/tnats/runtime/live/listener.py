@@ -74,6 +74,12 @@ class LiveListener:
             pass  # gone already: the first read tells
         return LiveConn(sock, numeric_address(name))
 
+    def on_watched(self) -> None:
+        """A poller has begun to watch this listener."""
+
+    def flush(self) -> None:
+        """A listener sends nothing."""
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

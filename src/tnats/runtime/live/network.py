@@ -7,17 +7,27 @@ import socket
 
 import trio
 
+from tnats.errors import ensure
 from tnats.limits import SECOND_NS
-from tnats.runtime.api import NetworkError
+from tnats.runtime.api import Buffer, Conn, NetworkError, TlsContext, TlsOptions
 from tnats.runtime.live.conn import LiveConn, numeric_address
 from tnats.runtime.live.listener import LiveListener, reason_of
 from tnats.runtime.live.poller import LivePoller
+from tnats.runtime.live.tls import LiveTlsContext, load_context, start_tls
+
+SCRATCH_BYTES = 64 * 1024
+"""For what is read from encrypted connections; one for all, since it is used within single calls only."""
 
 
 class LiveNetwork:
     """`tnats.runtime.api.Network` over the machine's TCP stack."""
 
-    __slots__ = ()
+    __slots__ = ("_handshakes", "_scratch")
+
+    def __init__(self, handshakes_max: int = 2) -> None:
+        """`handshakes_max` bounds the threads that TLS handshakes compute on."""
+        self._handshakes = trio.CapacityLimiter(handshakes_max)
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
 
     async def listen(self, host: str, port: int, *, backlog: int = 1024) -> LiveListener:
         where = f"cannot listen on {host}:{port}"
@@ -60,6 +70,24 @@ class LiveNetwork:
                     last = reason_of(exc)
             raise NetworkError(f"{where}: {last}")
         raise NetworkError(f"{where}: no answer within {timeout_ns / SECOND_NS:g} s")
+
+    def tls_context(self, options: TlsOptions, *, server_side: bool) -> LiveTlsContext:
+        return load_context(options, server_side=server_side)
+
+    async def start_tls(
+        self, conn: Conn, context: TlsContext, *, server_name: str = "", received: Buffer = b"", timeout_ns: int
+    ) -> LiveConn:
+        ensure(isinstance(conn, LiveConn), f"{conn!r} is not a live connection")
+        ensure(isinstance(context, LiveTlsContext), f"{context!r} is not a live TLS context")
+        return await start_tls(
+            conn,  # type: ignore[arg-type]  # just ensured
+            context,  # type: ignore[arg-type]
+            server_name=server_name,
+            received=received,
+            timeout_s=timeout_ns / SECOND_NS,
+            limiter=self._handshakes,
+            scratch=self._scratch,
+        )
 
     async def resolve(self, host: str) -> list[str]:
         try:

@@ -22,15 +22,19 @@ LiveSource = LiveConn | LiveListener
 class LivePoller:
     """`tnats.runtime.api.Poller` over epoll."""
 
-    __slots__ = ("_epoll", "_held", "_paused", "_poll", "_sources")
+    __slots__ = ("_epoll", "_held", "_masks", "_paused", "_poll", "_sources", "_unsent")
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._poll = self._epoll.poll
         self._sources: dict[int, LiveSource] = {}
+        self._masks: dict[int, int] = {}
+        """What each descriptor is registered for; none that is not registered."""
         self._paused: dict[LiveSource, None] = {}
         self._held: dict[LiveSource, None] = {}
-        """Ready without the kernel's word: broken, and not closed by the owner yet."""
+        """Ready without the kernel's word: broken, or with bytes decrypted already."""
+        self._unsent: dict[LiveSource, None] = {}
+        """With encrypted bytes to flush as soon as the kernel takes them."""
 
     def add(self, source: Conn | Listener) -> None:
         source = live_source(source)
@@ -39,7 +43,9 @@ class LivePoller:
             self._held[source] = None
             return
         self._sources[source.fd] = source
+        self._masks[source.fd] = select.EPOLLIN
         self._epoll.register(source.fd, select.EPOLLIN)
+        source.on_watched()
 
     def remove(self, source: Conn | Listener) -> None:
         source = live_source(source)
@@ -47,33 +53,65 @@ class LivePoller:
             self.forget_descriptor(source)
             self._paused.pop(source, None)
             self._held.pop(source, None)
+            self._unsent.pop(source, None)
             source.poller = None
 
     def pause(self, source: Conn | Listener) -> None:
         source = live_source(source)
         if source.poller is self and source not in self._paused:
             self._paused[source] = None
-            # Registered without events it would still report a hang-up, over and over.
-            if self._sources.get(source.fd) is source:
-                self._epoll.unregister(source.fd)
+            self._watch(source)
 
     def resume(self, source: Conn | Listener) -> None:
         source = live_source(source)
         if source.poller is self and source in self._paused:
             del self._paused[source]
-            if self._sources.get(source.fd) is source:
-                self._epoll.register(source.fd, select.EPOLLIN)
+            self._watch(source)
 
-    def report_broken(self, source: LiveSource) -> None:
-        """Report `source` at every call until it is removed."""
+    # for the sources
+
+    def hold(self, source: LiveSource) -> None:
+        """Report `source` at every call until it is let go or removed."""
         self._held[source] = None
+
+    def let_go(self, source: LiveSource) -> None:
+        """End a `hold`."""
+        self._held.pop(source, None)
+
+    def flush_later(self, source: LiveSource) -> None:
+        """Call `source.flush` when its descriptor takes bytes again."""
+        self._unsent[source] = None
+        self._watch(source)
+
+    def flushed(self, source: LiveSource) -> None:
+        """End a `flush_later`."""
+        if source in self._unsent:
+            del self._unsent[source]
+            self._watch(source)
 
     def forget_descriptor(self, source: LiveSource) -> None:
         """Stop watching the descriptor of `source`, which is about to be closed."""
         if self._sources.get(source.fd) is source:
             del self._sources[source.fd]
-            if source not in self._paused:
+            if self._masks.pop(source.fd, 0):
                 self._epoll.unregister(source.fd)
+
+    def _watch(self, source: LiveSource) -> None:
+        """Register the descriptor for what is wanted of it now."""
+        fd = source.fd
+        if self._sources.get(fd) is not source:
+            return
+        mask = (0 if source in self._paused else select.EPOLLIN) | (select.EPOLLOUT if source in self._unsent else 0)
+        before = self._masks.pop(fd, 0)
+        if mask:
+            self._masks[fd] = mask
+        if mask and before:
+            self._epoll.modify(fd, mask)
+        elif mask:
+            self._epoll.register(fd, mask)
+        elif before:
+            # Registered without events it would still report a hang-up, over and over.
+            self._epoll.unregister(fd)
 
     async def wait(self) -> list[Conn | Listener]:
         while True:
@@ -87,10 +125,26 @@ class LivePoller:
 
     def ready_nowait(self) -> list[Conn | Listener]:
         sources = self._sources
+        if self._unsent:
+            return self._ready_after_flushing()
         ready: list[Conn | Listener] = [sources[fd] for fd, _ in self._poll(0, READY_MAX)]
         if self._held:
-            ready += [source for source in self._held if source not in self._paused]
+            ready = self._with_held(ready)
         return ready
+
+    def _ready_after_flushing(self) -> list[Conn | Listener]:
+        ready: list[Conn | Listener] = []
+        for fd, events in self._poll(0, READY_MAX):
+            source = self._sources[fd]
+            if events != select.EPOLLOUT and source not in self._paused:
+                ready.append(source)
+            if source in self._unsent:
+                source.flush()
+        return self._with_held(ready)
+
+    def _with_held(self, ready: list[Conn | Listener]) -> list[Conn | Listener]:
+        held = [source for source in self._held if source not in self._paused]
+        return list(dict.fromkeys([*ready, *held]))
 
     def close(self) -> None:
         for source in [*self._sources.values(), *self._held]:

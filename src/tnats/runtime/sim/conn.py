@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from tnats.limits import SECOND_NS
-from tnats.runtime.api import Address, Buffer, ConnectionBroken
+from tnats.runtime.api import Address, Buffer, ConnectionBroken, TlsSession
 from tnats.runtime.sim import trace as kinds
 from tnats.runtime.sim.fabric import Fabric, Host, Link
 from tnats.runtime.sim.life import Life
@@ -81,6 +81,7 @@ class SimConn:
         "peer",
         "poller",
         "remote_host",
+        "tls",
     )
 
     def __init__(self, life: Life, fabric: Fabric, host: Host, link: Link, local: Address, peer: Address) -> None:
@@ -92,6 +93,7 @@ class SimConn:
         self.local = local
         self.peer = peer
         self.poller: SimPoller | None = None
+        self.tls: TlsSession | None = None
         self.eof = False
         self.closed = False
         self.gone = False

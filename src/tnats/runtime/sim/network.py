@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import trio
 
+from tnats.errors import ensure
 from tnats.limits import SECOND_NS
-from tnats.runtime.api import Address, NetworkError
+from tnats.runtime.api import Address, Buffer, Conn, NetworkError, TlsContext, TlsOptions
 from tnats.runtime.sim import trace as kinds
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.conn import SimConn
@@ -13,7 +14,8 @@ from tnats.runtime.sim.fabric import Fabric, Host
 from tnats.runtime.sim.life import Life
 from tnats.runtime.sim.listener import SimListener
 from tnats.runtime.sim.poller import SimPoller
-from tnats.runtime.sim.timeline import QUIET
+from tnats.runtime.sim.timeline import QUIET, deadline_of_time
+from tnats.runtime.sim.tls import SimTlsContext, start_tls
 
 SYN_RETRY_NS = SECOND_NS
 WILDCARDS = ("", "0.0.0.0", "::")
@@ -70,6 +72,27 @@ class SimNetwork:
         if attempt.conn is None:
             raise NetworkError(f"{where}: {attempt.failure}")
         return attempt.conn
+
+    def tls_context(self, options: TlsOptions, *, server_side: bool) -> SimTlsContext:
+        self._life.check()
+        return SimTlsContext(options, server_side)
+
+    async def start_tls(
+        self, conn: Conn, context: TlsContext, *, server_name: str = "", received: Buffer = b"", timeout_ns: int
+    ) -> SimConn:
+        self._life.check()
+        ensure(isinstance(conn, SimConn), f"{conn!r} is not a simulated connection")
+        ensure(isinstance(context, SimTlsContext), f"{context!r} is not a simulated TLS context")
+        await start_tls(
+            conn,  # type: ignore[arg-type]  # just ensured
+            context,  # type: ignore[arg-type]
+            self.poller(),
+            server_name=server_name,
+            received=received,
+            deadline=trio.CancelScope(deadline=deadline_of_time(self._fabric.timeline.now_ns + timeout_ns)),
+            timeout_s=timeout_ns / SECOND_NS,
+        )
+        return conn  # type: ignore[return-value]
 
     async def resolve(self, host: str) -> list[str]:
         self._life.check()
