@@ -99,8 +99,11 @@ class RawClient:
 class Stage:
     """What a scene is given."""
 
-    def __init__(self, world: World, options: BrokerOptions, gatekeeper: Authenticator) -> None:
+    def __init__(
+        self, world: World, options: BrokerOptions, gatekeeper: Authenticator, broker_class: type[Broker]
+    ) -> None:
         self.world = world
+        self._broker_class = broker_class
         self.options = options
         self.gatekeeper = gatekeeper
         self.log = ListLog()
@@ -110,7 +113,7 @@ class Stage:
         self.server_scope = trio.CancelScope()
 
     async def serve(self, runtime: Runtime) -> None:
-        self.broker = Broker(runtime, self.options, self.gatekeeper, self.log)
+        self.broker = self._broker_class(runtime, self.options, self.gatekeeper, self.log)
         with self.server_scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.broker.run)
@@ -134,12 +137,17 @@ Scene = Callable[[Stage], Awaitable[None]]
 
 
 def play(
-    scene: Scene, *, credentials: Credentials | None = None, seed: int = 1, buggify: bool = False, **changes: object
+    scene: Scene,
+    *,
+    credentials: Credentials | None = None,
+    seed: int = 1,
+    broker_class: type[Broker] = Broker,
+    **changes: object,
 ) -> Outcome[None]:
     """Run `scene` beside a broker with these options; raises what either raises."""
 
     async def main(world: World) -> None:
-        stage = Stage(world, broker_options(**changes), Authenticator(credentials or Credentials()))
+        stage = Stage(world, broker_options(**changes), Authenticator(credentials or Credentials()), broker_class)
 
         async def clients(runtime: Runtime) -> None:
             stage.runtime = runtime
@@ -154,6 +162,6 @@ def play(
         node.start(clients)
         await node.wait_ended()
 
-    outcome = run_world(seed, main, Settings(buggify=buggify))
+    outcome = run_world(seed, main, Settings(buggify=False))
     outcome.unwrap()
     return outcome
