@@ -131,7 +131,11 @@ class Connection:
             except (ClientError, NetworkError) as exc:
                 failures.append(exc)
                 continue
-            self._adopt(server, link, Connected(server.address.url))
+            try:
+                self._adopt(server, link, Connected(server.address.url))
+            except BaseException:  # out of the user's callback: nobody runs the link yet
+                link.close()
+                raise
             return
         if len(failures) == 1 and isinstance(failures[0], AuthorizationFailed):
             raise failures[0]

@@ -249,9 +249,8 @@ class Link:
         message_count = byte_count = 0
         for operation in operations:
             if type(operation) is wire.Message:
-                message = Message(
-                    client, to_text(operation.subject), to_text(operation.reply), operation.headers, operation.payload
-                )
+                reply = to_text(operation.reply) if operation.reply else ""
+                message = Message(client, to_text(operation.subject), reply, operation.headers, operation.payload)
                 message_count += 1
                 byte_count += message.size
                 interest = interests.get(operation.sid)

@@ -8,13 +8,16 @@ from tests.unit.client.stage import Published, Stage, play
 from tnats.client import (
     BadSubject,
     ClientError,
+    Connected,
     ConnectionClosed,
+    Disconnected,
     PayloadTooLarge,
     PermissionsViolation,
     SlowConsumer,
     Status,
     SubscriptionClosed,
     TimedOut,
+    connect,
 )
 from tnats.client.events import ErrorReported
 from tnats.wire.headers import HeaderError
@@ -310,6 +313,30 @@ def test_an_exception_of_the_block_comes_out_as_it_is() -> None:
         with pytest.raises(KeyError, match="mine"):
             async with stage.connect():
                 raise KeyError("mine")
+        await stage.sleep(1)
+        assert stage.server.peers == []
+
+    play(scene)
+
+
+def test_an_exception_of_the_callback_ends_the_client() -> None:
+    """What `on_event` raises comes out of `connect`, later on in a group; no connection is left behind."""
+
+    async def scene(stage: Stage) -> None:
+        def fail(event: object) -> None:
+            if type(event) is kind:
+                raise KeyError("mine")
+
+        kind: type = Connected
+        with pytest.raises(KeyError, match="mine"):
+            async with connect("one", runtime=stage.runtime, on_event=fail):
+                raise AssertionError("connected")
+        kind = Disconnected
+        with pytest.RaisesGroup(KeyError):
+            async with connect("one", runtime=stage.runtime, on_event=fail):
+                stage.server.drop_clients()
+                await stage.sleep(10)
+                raise AssertionError("not cancelled")
         await stage.sleep(1)
         assert stage.server.peers == []
 
