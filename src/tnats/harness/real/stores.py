@@ -178,7 +178,8 @@ def missing_for_mount() -> str | None:
     if find_spec("pyfuse3") is None:
         return "the fault file system needs pyfuse3: pip install 'tnats[jepsen]'"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return f"the fault file system needs /dev/fuse: {os.strerror(errno.EACCES if Path('/dev/fuse').exists() else errno.ENOENT)}"
+        reason = os.strerror(errno.EACCES if os.path.exists("/dev/fuse") else errno.ENOENT)
+        return f"the fault file system needs /dev/fuse: {reason}"
     if shutil.which("fusermount3") is None:
         return "the fault file system needs fusermount3 (Debian: apt install fuse3)"
     return None

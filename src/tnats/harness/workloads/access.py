@@ -59,13 +59,13 @@ class RegisterAccess(Protocol):
     async def put(self, key: str, value: str) -> int: ...
 
     async def create(self, key: str, value: str) -> int:
-        """Only if the key has no value."""
+        """Only if the key is absent or deleted."""
 
     async def update(self, key: str, value: str, revision: int) -> int:
         """Only if the key's newest revision is this one."""
 
-    async def delete(self, key: str) -> int:
-        """Leave a marker."""
+    async def delete(self, key: str, marker: str) -> int:
+        """Leave a marker, with a text that tells it from every other."""
 
     async def get(self, key: str, *, direct: bool) -> tuple[str | None, int]:
-        """Value (None: absent or deleted) and its revision (0: none). `direct` asks any replica, not the leader."""
+        """Value (or the text of a marker, or None) and its revision (0: none); `direct`: from any replica."""

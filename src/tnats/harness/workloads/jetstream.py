@@ -14,6 +14,7 @@ from tnats.client import Client, ClientError, ConnectOptions, NoResponders, Stat
 from tnats.harness import js_requests
 from tnats.harness.js_requests import ApiError
 from tnats.harness.workloads.access import Acknowledged, Delivered, Indeterminate, Refused
+from tnats.harness.workloads.register import DELETED
 from tnats.runtime.api import Runtime
 
 STREAM = "jepsen-stream"
@@ -40,6 +41,7 @@ DEFINITE_ERRORS = {
     js_requests.WRONG_LAST_SEQUENCE: "wrong last sequence",
     10164: "wrong last sequence",
 }
+CREATE_TRIES_MAX = 10
 CONFLICTS = (js_requests.WRONG_LAST_SEQUENCE, 10164)
 
 CONNECT_OPTIONS: ConnectOptions = {
@@ -127,21 +129,23 @@ class JetStreamRegister:
 
     async def create(self, key: str, value: str) -> int:
         """As clients do it: expect no message at all; if there is one and it is a marker, expect that."""
-        try:
-            return await self.update(key, value, 0)
-        except Refused as exc:
-            if not exc.is_conflict:
-                raise
-            found, revision = await self.get(key, direct=False)
-            if found is not None or revision == 0:
-                raise
-            return await self.update(key, value, revision)
+        revision = 0
+        for _ in range(CREATE_TRIES_MAX):
+            try:
+                return await self.update(key, value, revision)
+            except Refused as exc:
+                if not exc.is_conflict:
+                    raise
+                found, revision = await self.get(key, direct=False)
+                if found is not None and not found.startswith(DELETED):
+                    raise
+        raise Refused("the key was deleted anew at every try")
 
     async def update(self, key: str, value: str, revision: int) -> int:
         return await self._write(key, encode(value), {"Nats-Expected-Last-Subject-Sequence": str(revision)})
 
-    async def delete(self, key: str) -> int:
-        return await self._write(key, b"", {"KV-Operation": "DEL"})
+    async def delete(self, key: str, marker: str) -> int:
+        return await self._write(key, encode(marker), {"KV-Operation": "DEL"})
 
     async def get(self, key: str, *, direct: bool) -> tuple[str | None, int]:
         get = js_requests.direct_get if direct else js_requests.leader_get
@@ -150,7 +154,7 @@ class JetStreamRegister:
             found = await get(self._client, f"KV_{BUCKET}", query, self._timeout_s)
         if found is None:
             return None, 0
-        return (decode(found.data) if found.data else None), found.seq
+        return decode(found.data), found.seq
 
 
 @asynccontextmanager

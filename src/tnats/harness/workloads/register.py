@@ -1,10 +1,11 @@
 """W3: registers in a key-value bucket, read and written by several workers at once.
 
-Values are unique. A key is retired for a new one after `OPERATIONS_PER_KEY_MAX` operations or
-`INDETERMINATE_PER_KEY_MAX` whose end nobody knows, so that each key's history stays small enough to be judged.
-Operations: put, create, update (from the revision that this worker saw last, sometimes an older one), delete, get (at
-the leader), get-direct (any replica). The value of an operation is `[key, value]`; further keys: `revision` (what an
-update expects), `seq` (what the answer told).
+Values are unique, those of delete markers too (`DELETED` in front). A key is retired for a new one after
+`OPERATIONS_PER_KEY_MAX` operations or `INDETERMINATE_PER_KEY_MAX` whose end nobody knows, so that each key's history
+stays small enough to be judged. Operations: put, create, delete, get (at the leader), get-direct (any replica), and
+update from the revision that this worker saw last, sometimes from the one before: never from a guess, so that an
+expected revision was always told to somebody. The value of an operation is `[key, value]`; further keys are
+`connection`, `revision` (what an update expects) and `seq` (what the answer told).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ OPERATIONS_PER_KEY_MAX = 200
 INDETERMINATE_PER_KEY_MAX = 10
 REFUSED_PAUSE_NS = 100_000_000
 SHARES = {"get": 30, "get-direct": 20, "put": 20, "update": 18, "create": 7, "delete": 5}
+DELETED = "deleted "
+"""In front of the value of a delete marker."""
 CONFLICT = "conflict"
 """The `error` of an update or create that found another revision than it expected."""
 
@@ -49,8 +52,8 @@ class RegisterWorkload:
         self._key_count = 0
         self._keys = [self._new_key() for _ in range(key_count)]
         self._value_count = 0
-        self._seen: dict[tuple[int, str], int] = {}
-        """(worker, key): the revision that it saw last."""
+        self._seen: dict[tuple[int, str], tuple[int, int]] = {}
+        """(worker, key): the revision that it saw last, and the one before."""
 
     def _new_key(self) -> Key:
         self._key_count += 1
@@ -76,13 +79,13 @@ class RegisterWorkload:
         key.operation_count += 1
         value: str | None = None
         extra: dict[str, int] = {}
-        if f in ("put", "update", "create"):
+        if not f.startswith("get"):
             self._value_count += 1
-            value = f"{worker}-{self._value_count}"
+            value = f"{DELETED if f == 'delete' else ''}{worker}-{self._value_count}"
+        last, before = self._seen.get((worker, key.name), (0, 0))
         if f == "update":
-            seen = self._seen.get((worker, key.name), 0)
-            extra["revision"] = seen if rng.random() < 0.9 else max(0, seen - 1)
-        self._recorder.invoke(worker, f, [key.name, value], node=access.node, **extra)
+            extra["revision"] = last if rng.random() < 0.9 else before
+        self._recorder.invoke(worker, f, [key.name, value], node=access.node, connection=worker, **extra)
         try:
             value, seq = await self._carry_out(f, access, key.name, value, extra.get("revision", 0))
         except Refused as exc:
@@ -94,7 +97,7 @@ class RegisterWorkload:
             key.indeterminate_count += not f.startswith("get")
             self._recorder.end(worker, "info", f, [key.name, value], error=str(exc))
         else:
-            self._seen[worker, key.name] = seq
+            self._seen[worker, key.name] = (seq, last)
             self._recorder.end(worker, "ok", f, [key.name, value], seq=seq)
 
     async def _carry_out(
@@ -102,9 +105,9 @@ class RegisterWorkload:
     ) -> tuple[str | None, int]:
         if f.startswith("get"):
             return await access.get(key, direct=f == "get-direct")
-        if f == "delete":
-            return None, await access.delete(key)
         assert value is not None
+        if f == "delete":
+            return value, await access.delete(key, value)
         if f == "put":
             return value, await access.put(key, value)
         if f == "create":
