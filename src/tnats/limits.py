@@ -225,3 +225,20 @@ TESTING_LOG_LINES_MAX = 10_000
 
 TESTING_WAIT_SECONDS = 30
 """How long starting or stopping an embedded server may take before it counts as hung."""
+
+# ------------------------------------------------------------------ jetstream: consumers
+
+CONSUMER_FLOW_WINDOW_BYTES = 2 * MIB
+"""Flow-control window at the beginning; each answer doubles it."""
+
+CONSUMER_FLOW_WINDOW_BYTES_MAX = 32 * MIB
+"""The largest flow-control window."""
+
+CONSUMER_RATE_BURST_BYTES = 1 * MIB
+"""What a rate-limited consumer may send at once: the largest ordinary message."""
+
+CONSUMER_DELIVERIES_PER_PASS_MAX = 500
+"""Messages one consumer sends before others get their turn."""
+
+CONSUMER_HELD_MSGS_MAX = 10_000
+"""Messages that a bound per subject may hold back before the consumer stops looking further ahead."""

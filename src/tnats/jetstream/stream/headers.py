@@ -25,14 +25,17 @@ _NONE: dict[bytes, bytes] = {}
 
 def nats_headers(block: bytes) -> dict[bytes, bytes]:
     """The first of each `Nats-` header by key. Not to be changed by the caller."""
-    if b"\r\nNats-" not in block:
+    at = block.find(b"\r\nNats-")
+    if at < 0:
         return _NONE
     found: dict[bytes, bytes] = {}
-    for line in block.split(b"\r\n"):
-        if line.startswith(b"Nats-"):
-            key, colon, value = line.partition(b":")
-            if colon and key not in found:
-                found[key] = value.lstrip(b" ")
+    while at >= 0:
+        end = block.find(b"\r\n", at + 2)
+        line = block[at + 2 : end] if end >= 0 else block[at + 2 :]
+        key, colon, value = line.partition(b":")
+        if colon and key not in found:
+            found[key] = value.lstrip(b" ")
+        at = block.find(b"\r\nNats-", end) if end >= 0 else -1
     return found
 
 

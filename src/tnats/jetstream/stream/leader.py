@@ -284,17 +284,18 @@ class StreamLeader:
         if config.sealed:
             raise _Refused(errors.STREAM_SEALED())
         ack: bytes | None = None
-        if headers:
+        msg_id = headers.get(header.MSG_ID)
+        has_rules = len(headers) > (msg_id is not None)
+        if has_rules:
             self._check_allowed(subject, headers, len(payload))
             self._check_expectations(subject, headers, entry, batch_first_seq)
             block = self._check_schedule(subject, headers, block)
             block = self._with_ttl_floor(headers, block)
         if block:
             block = header.storable(block)
-        msg_id = headers.get(header.MSG_ID)
         if msg_id and self._answer_duplicate(msg_id, reply, entry, batch_first_seq):
             return
-        if headers:
+        if has_rules:
             self._check_last_id(headers)
             self._check_rollup(subject, headers, entry, batch_first_seq)
         if config.allow_msg_counter:

@@ -1,0 +1,102 @@
+"""Acknowledgements: the subjects they are sent to, and what their bodies say.
+
+A delivered message's reply subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
+ns>.<pending>` (v1), or with `<domain or _>.<account hash>` after `$JS.ACK` and perhaps more tokens at the end (v2).
+Both are understood, v1 is written (JetStream documentation, "Ack reply subject"; ADR-15).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+import orjson
+
+from tnats.jetstream.api.times import parse_duration
+
+PREFIX = b"$JS.ACK."
+_V1_TOKENS = 9
+_V2_TOKENS_MIN = 11
+
+
+class Word(enum.Enum):
+    """What an acknowledgement says."""
+
+    ACK = "+ACK"
+    NAK = "-NAK"
+    PROGRESS = "+WPI"
+    NEXT = "+NXT"
+    TERM = "+TERM"
+    UNKNOWN = ""
+
+
+@attrs.frozen
+class Place:
+    """The message an acknowledgement is about."""
+
+    stream: bytes
+    consumer: bytes
+    deliveries: int
+    stream_seq: int
+    consumer_seq: int
+
+
+@attrs.frozen
+class Ack:
+    """A parsed body. `delay_ns`: of a NAK; `rest`: the reason of a TERM, the pull request of a NXT."""
+
+    word: Word
+    delay_ns: int = 0
+    rest: bytes = b""
+
+
+def parse_subject(subject: bytes) -> Place | None:
+    """The place that a reply subject names, None if it is none."""
+    tokens = subject.split(b".")
+    if tokens[:2] != [b"$JS", b"ACK"]:
+        return None
+    if len(tokens) == _V1_TOKENS:
+        at = 2
+    elif len(tokens) >= _V2_TOKENS_MIN:
+        at = 4
+    else:
+        return None
+    numbers = tokens[at + 2 : at + 5]
+    if not all(number.isascii() and number.isdigit() and len(number) <= 20 for number in numbers):
+        return None
+    deliveries, stream_seq, consumer_seq = (int(number) for number in numbers)
+    return Place(tokens[at], tokens[at + 1], deliveries, stream_seq, consumer_seq)
+
+
+def reply_prefix(stream: str, consumer: str) -> bytes:
+    """The constant part of a consumer's reply subjects, with the dot at its end."""
+    return PREFIX + f"{stream}.{consumer}.".encode()
+
+
+def parse_body(body: bytes) -> Ack:
+    """What an acknowledgement's body says."""
+    if not body or body in (b"+ACK", b"+OK"):
+        return Ack(Word.ACK)
+    if body.startswith(b"-NAK"):
+        return Ack(Word.NAK, delay_ns=_parse_delay(body[4:].strip()))
+    if body == b"+WPI":
+        return Ack(Word.PROGRESS)
+    if body.startswith(b"+NXT"):
+        return Ack(Word.NEXT, rest=body[4:].strip())
+    if body.startswith(b"+TERM"):
+        return Ack(Word.TERM, rest=body[5:].strip())
+    return Ack(Word.UNKNOWN)
+
+
+def _parse_delay(text: bytes) -> int:
+    """Nanoseconds of a NAK's delay; 0, at once, for none and for what cannot be read."""
+    if not text:
+        return 0
+    if text.startswith(b"{"):
+        try:
+            delay = orjson.loads(text).get("delay")
+        except orjson.JSONDecodeError:
+            return 0
+        return max(delay, 0) if type(delay) is int else 0
+    delay_ns = parse_duration(text.decode("utf-8", "replace"))
+    return max(delay_ns or 0, 0)

@@ -1,0 +1,63 @@
+"""What the consumer machine wants done."""
+
+from __future__ import annotations
+
+import attrs
+
+from tnats.jetstream.api.advisories import Advisory
+from tnats.jetstream.consumer.state import Op
+
+
+@attrs.frozen
+class Delivery:
+    """Send message `seq` of the stream to `target`, under its own subject, with `ack_reply` as its reply subject.
+
+    `pin_id`: value of a Nats-Pin-Id header to add, empty for none.
+    """
+
+    seq: int
+    target: bytes
+    ack_reply: bytes
+    headers_only: bool = False
+    pin_id: str = ""
+
+
+@attrs.frozen
+class Status:
+    """Send a header block without payload to `target`."""
+
+    target: bytes
+    block: bytes
+    reply: bytes = b""
+
+
+@attrs.frozen
+class DeadLetter:
+    """Publish message `seq` of the stream on `target`, if it is still there, with headers that say why it ended."""
+
+    seq: int
+    target: str
+    reason: str
+    deliveries: int
+
+
+@attrs.define
+class Effects:
+    """In this order: append `ops` to the consumer's log; send `sends` in order; when the ops are durable, send
+    an empty message to each of `acked_replies`, tell the stream about `done`, and publish `dead_letters`.
+    """
+
+    ops: list[Op] = attrs.field(factory=list)
+    sends: list[Delivery | Status] = attrs.field(factory=list)
+    acked_replies: list[bytes] = attrs.field(factory=list)
+    done: list[int] = attrs.field(factory=list)
+    dead_letters: list[DeadLetter] = attrs.field(factory=list)
+    advisories: list[Advisory] = attrs.field(factory=list)
+    is_inactive: bool = False
+    """The consumer was unused for its inactive threshold: delete it."""
+
+
+def status_block(line: str, *headers: tuple[str, object]) -> bytes:
+    """A header block with a status, as clients expect it: "NATS/1.0 404 No Messages"."""
+    fields = "".join(f"{key}: {value}\r\n" for key, value in headers)
+    return f"NATS/1.0 {line}\r\n{fields}\r\n".encode()

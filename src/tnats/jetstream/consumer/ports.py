@@ -1,0 +1,42 @@
+"""What the consumer machine asks of its stream: index look-ups only, never message contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+
+class StreamIndex(Protocol):
+    """The stream as a consumer sees it. Sequences begin at 1; 0 means "none". No filters: the whole stream."""
+
+    @property
+    def first_seq(self) -> int:
+        """Sequence of the oldest message; `last_seq + 1` while empty."""
+
+    @property
+    def last_seq(self) -> int:
+        """The highest sequence ever given."""
+
+    def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
+        """The first message at or after `seq` on a subject that one of the filters matches."""
+
+    def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
+        """How many such messages there are, both ends included."""
+
+    def last_matching(self, filters: tuple[bytes, ...]) -> int:
+        """The newest such message."""
+
+    def last_per_subject(self, filters: tuple[bytes, ...]) -> Iterator[int]:
+        """The newest message of each matching subject, in sequence order."""
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        """The first sequence of a message at or after a time; `last_seq + 1` if there is none."""
+
+    def subject_of(self, seq: int) -> bytes | None:
+        """The message's subject, None if there is no such message."""
+
+    def time_of(self, seq: int) -> int | None:
+        """The message's time in ns, None if there is no such message."""
+
+    def content_size(self, seq: int) -> int:
+        """Bytes of its header block and payload, 0 if there is no such message."""

@@ -1,0 +1,155 @@
+"""Pull requests: their body, the rules they must obey, and the queue they wait in (ADR-13, ADR-42)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+
+from tnats.jetstream.api.fields import BOOL, DURATION, INT, TEXT, DecodeError, decode, row
+from tnats.jetstream.api.times import format_duration
+from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
+
+PRIORITY_MAX = 9
+
+
+
+@attrs.define
+class PullBody:
+    """The JSON of a pull request; unknown keys are passed over."""
+
+    batch: int = row("batch", INT, default=0)
+    expires_ns: int = row("expires", DURATION, default=0)
+    no_wait: bool = row("no_wait", BOOL, default=False)
+    max_bytes: int = row("max_bytes", INT, default=0)
+    idle_heartbeat_ns: int = row("idle_heartbeat", DURATION, default=0)
+    group: str = row("group", TEXT, default="")
+    min_pending: int = row("min_pending", INT, default=0)
+    min_ack_pending: int = row("min_ack_pending", INT, default=0)
+    id: str = row("id", TEXT, default="")
+    priority: int = row("priority", INT, default=0)
+
+
+@attrs.define(eq=False)
+class PullRequest:
+    """A waiting request. `messages_left`, `bytes_left` (0: no bound): what it may still get."""
+
+    reply: bytes
+    messages_left: int
+    bytes_left: int
+    expires_ns: int | None
+    no_wait: bool
+    heartbeat_ns: int
+    heartbeat_due_ns: int
+    group: str
+    min_pending: int
+    min_ack_pending: int
+    pin_id: str
+    priority: int
+    sent: int = 0
+
+
+def parse_body(body: bytes) -> PullBody:
+    """What a request asks for: JSON, a number, or nothing, which means one message; so does what cannot be read."""
+    text = body.strip()
+    if text.isascii() and text.isdigit():
+        return PullBody(batch=min(int(text[:19]), 2**62))
+    if not text.startswith(b"{"):
+        return PullBody(batch=1)
+    try:
+        return decode(PullBody, text, strict=False)
+    except DecodeError:
+        return PullBody(batch=1)
+
+
+def refusal(body: PullBody, config: ConsumerConfig, pins: dict[str, str]) -> str | None:
+    """The status line ("409 ...") that answers a request against the rules, or None.
+
+    `pins`: id of the client that each priority group is pinned to.
+    """
+    if config.max_batch and body.batch > config.max_batch:
+        return f"409 Exceeded MaxRequestBatch of {config.max_batch}"
+    if config.max_expires_ns and body.expires_ns > config.max_expires_ns:
+        return f"409 Exceeded MaxRequestExpires of {format_duration(config.max_expires_ns)}"
+    if config.max_bytes and body.max_bytes > config.max_bytes:
+        return f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}"
+    if body.idle_heartbeat_ns > 0 and body.idle_heartbeat_ns * 2 > body.expires_ns:
+        return "400 Bad Request - heartbeat value too large"
+    if not 0 <= body.priority <= PRIORITY_MAX:
+        return f"400 Bad Request - Priority must be between 0 and {PRIORITY_MAX}"
+    policy = config.priority_policy
+    if policy != PriorityPolicy.NONE:
+        if not body.group:
+            return "400 Bad Request - Priority Group missing"
+        if body.group not in config.priority_groups:
+            return "400 Bad Request - Invalid Priority Group"
+    if policy != PriorityPolicy.OVERFLOW and (body.min_pending > 0 or body.min_ack_pending > 0):
+        return "400 Bad Request - Not a Overflow Priority consumer"
+    if body.id:
+        if policy != PriorityPolicy.PINNED_CLIENT:
+            return "400 Bad Request - Not a Pinned Client Priority consumer"
+        if pins.get(body.group) != body.id:
+            return "423 Nats-Pin-Id mismatch"
+    return None
+
+
+def make_request(reply: bytes, body: PullBody, config: ConsumerConfig, now_ns: int) -> PullRequest:
+    """The waiting request that an accepted body becomes."""
+    expires_ns: int | None = None
+    if body.expires_ns > 0:
+        expires_ns = now_ns + body.expires_ns
+    elif config.max_expires_ns and not body.no_wait:
+        expires_ns = now_ns + config.max_expires_ns
+    elif body.expires_ns < 0:
+        expires_ns = now_ns
+    heartbeat_ns = max(body.idle_heartbeat_ns, 0)
+    return PullRequest(
+        reply=reply,
+        messages_left=max(body.batch, 1),
+        bytes_left=max(body.max_bytes, 0),
+        expires_ns=expires_ns,
+        no_wait=body.no_wait,
+        heartbeat_ns=heartbeat_ns,
+        heartbeat_due_ns=now_ns + heartbeat_ns,
+        group=body.group,
+        min_pending=max(body.min_pending, 0),
+        min_ack_pending=max(body.min_ack_pending, 0),
+        pin_id=body.id,
+        priority=body.priority,
+    )
+
+
+class WaitQueue:
+    """Waiting requests: lower priority numbers first, within one number in turns, a message each."""
+
+    def __init__(self) -> None:
+        self._by_priority: list[deque[PullRequest]] = [deque() for _ in range(PRIORITY_MAX + 1)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PullRequest]:
+        for queue in self._by_priority:
+            yield from queue
+
+    def add(self, request: PullRequest) -> None:
+        """A request waits."""
+        self._by_priority[request.priority].append(request)
+        self._count += 1
+
+    def rotate(self, request: PullRequest) -> None:
+        """A request got a message: the others of its priority come next."""
+        queue = self._by_priority[request.priority]
+        queue.remove(request)
+        queue.append(request)
+
+    def remove(self, request: PullRequest) -> None:
+        """A request is done."""
+        self._by_priority[request.priority].remove(request)
+        self._count -= 1
+
+    def messages_wanted(self) -> int:
+        """What all requests together may still get."""
+        return sum(request.messages_left for request in self)

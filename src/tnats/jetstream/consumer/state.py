@@ -1,0 +1,210 @@
+"""What a consumer remembers: places, pending messages, redelivery counts; the changes it logs; its snapshot.
+
+Every change is one of a few operations. The leader makes them on its state as it decides and logs their bytes;
+followers (and recovery) make the same ones from the log. What an operation does depends on the state alone.
+
+Snapshot layout, little-endian: version byte; five u64 (delivered consumer and stream sequence, ack floor consumer
+and stream sequence, `per_subject_until`); three u32 counts; per pending message u64 stream, u64 consumer sequence,
+i64 sent; per redelivered message u64 sequence, u32 deliveries; per held message u64 sequence.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from tnats.errors import InvariantBroken
+from tnats.jetstream.consumer.pending import PendingWindow
+
+FORMAT_VERSION = 1
+
+DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED = range(1, 8)
+"""Kinds of operations: sent (again); acknowledged; acknowledged with all below; no further deliveries; passed over
+for now; begin again at a sequence; gone from the stream."""
+
+Op = tuple[int, int, int, int]
+"""(kind, stream sequence, consumer sequence, sent ns); what a kind does not need is 0."""
+
+_OP = struct.Struct("<BQQq")
+_HEAD = struct.Struct("<BQQQQQIII")
+_PENDING = struct.Struct("<QQq")
+_REDELIVERED = struct.Struct("<QI")
+
+
+class ConsumerState:
+    """The persistent state of one consumer."""
+
+    def __init__(self, start_seq: int = 1, per_subject_until: int = 0) -> None:
+        """`start_seq`: where delivery begins. `per_subject_until`: up to here only each subject's last is delivered."""
+        self.delivered_consumer_seq = 0
+        self.delivered_stream_seq = start_seq - 1
+        self.floor_consumer_seq = 0
+        self.floor_stream_seq = start_seq - 1
+        self.per_subject_until = per_subject_until
+        self.pending = PendingWindow()
+        self.redelivered: dict[int, int] = {}
+        """Deliveries of messages that were sent more than once."""
+        self.held: dict[int, None] = {}
+        """Messages passed over because their subject has enough pending ones."""
+
+    def deliveries_of(self, seq: int) -> int:
+        """How often a delivered message was sent."""
+        return self.redelivered.get(seq, 1)
+
+    # ------------------------------------------------------------------ operations
+
+    def apply(self, op: Op, *, tracks_acks: bool) -> None:
+        """Make one change. `tracks_acks`: the ack policy is not "none"."""
+        kind, seq, consumer_seq, sent_ns = op
+        if kind == DELIVERED:
+            self.deliver(seq, consumer_seq, sent_ns, tracks_acks=tracks_acks)
+        elif kind == ACKED:
+            self.ack(seq)
+        elif kind == ACKED_ALL:
+            self.ack_all(seq)
+        elif kind == GIVEN_UP:
+            self.give_up(seq)
+        elif kind == HELD:
+            self.hold(seq)
+        elif kind == RESET:
+            self.reset(seq)
+        elif kind == SKIPPED:
+            self.skip(seq)
+        else:
+            raise InvariantBroken(f"consumer operation of unknown kind {kind}")
+
+    def deliver(self, seq: int, consumer_seq: int, sent_ns: int, *, tracks_acks: bool) -> None:
+        """A message was sent: for the first time, or again if it is pending."""
+        self.delivered_consumer_seq = max(self.delivered_consumer_seq, consumer_seq)
+        at = self.pending.find(seq)
+        if at >= 0:
+            self.pending.touch(at, sent_ns)
+            self.redelivered[seq] = self.redelivered.get(seq, 1) + 1
+            return
+        self.held.pop(seq, None)
+        self.delivered_stream_seq = max(self.delivered_stream_seq, seq)
+        if tracks_acks:
+            self.pending.add(seq, consumer_seq, sent_ns)
+        else:
+            self._settle_floor()
+
+    def ack(self, seq: int) -> bool:
+        """One message is acknowledged; False if it was not pending."""
+        at = self.pending.find(seq)
+        if at < 0:
+            return False
+        self.pending.remove_at(at)
+        self.redelivered.pop(seq, None)
+        self._settle_floor()
+        return True
+
+    def ack_all(self, seq: int) -> list[int]:
+        """All pending messages up to `seq` are acknowledged; which they were."""
+        acked = []
+        for one in list(self.pending.seqs()):
+            if one > seq:
+                break
+            self.pending.remove_at(self.pending.find(one))
+            self.redelivered.pop(one, None)
+            acked.append(one)
+        if acked:
+            self._settle_floor()
+        return acked
+
+    def give_up(self, seq: int) -> None:
+        """No further deliveries of a pending message. The floor moves on with the next acknowledgement."""
+        at = self.pending.find(seq)
+        if at >= 0:
+            self.pending.remove_at(at)
+
+    def skip(self, seq: int) -> None:
+        """A pending or held message is gone from the stream."""
+        self.held.pop(seq, None)
+        if not self.ack(seq):
+            self.redelivered.pop(seq, None)
+
+    def hold(self, seq: int) -> None:
+        """A message was passed over."""
+        self.held[seq] = None
+        self.delivered_stream_seq = max(self.delivered_stream_seq, seq)
+
+    def reset(self, seq: int) -> None:
+        """Begin again at `seq`. Consumer sequences go on: they are never used twice."""
+        self.delivered_stream_seq = self.floor_stream_seq = seq - 1
+        self.floor_consumer_seq = self.delivered_consumer_seq
+        self.pending = PendingWindow()
+        self.redelivered.clear()
+        self.held.clear()
+
+    def _settle_floor(self) -> None:
+        first = self.pending.first()
+        if first is None:
+            stream_seq, consumer_seq = self.delivered_stream_seq, self.delivered_consumer_seq
+        else:
+            stream_seq, consumer_seq = first[0] - 1, first[1] - 1
+        if self.held:
+            stream_seq = min(stream_seq, min(self.held) - 1)
+        self.floor_stream_seq = max(self.floor_stream_seq, stream_seq)
+        self.floor_consumer_seq = max(self.floor_consumer_seq, consumer_seq)
+
+    # ------------------------------------------------------------------ bytes
+
+    def encode(self) -> bytes:
+        """The snapshot."""
+        parts = [
+            _HEAD.pack(
+                FORMAT_VERSION,
+                self.delivered_consumer_seq,
+                self.delivered_stream_seq,
+                self.floor_consumer_seq,
+                self.floor_stream_seq,
+                self.per_subject_until,
+                len(self.pending),
+                len(self.redelivered),
+                len(self.held),
+            )
+        ]
+        parts.extend(_PENDING.pack(*item) for item in self.pending.items())
+        parts.extend(_REDELIVERED.pack(*item) for item in self.redelivered.items())
+        parts.append(struct.pack(f"<{len(self.held)}Q", *self.held))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> ConsumerState:
+        """The state of a snapshot. Raises InvariantBroken for another format: snapshots are checksummed elsewhere."""
+        if data[0] != FORMAT_VERSION:
+            raise InvariantBroken(f"consumer snapshot of format {data[0]}; this release reads format {FORMAT_VERSION}")
+        state = cls()
+        (
+            _,
+            state.delivered_consumer_seq,
+            state.delivered_stream_seq,
+            state.floor_consumer_seq,
+            state.floor_stream_seq,
+            state.per_subject_until,
+            pending_count,
+            redelivered_count,
+            held_count,
+        ) = _HEAD.unpack_from(data)
+        at = _HEAD.size
+        for _ in range(pending_count):
+            state.pending.add(*_PENDING.unpack_from(data, at))
+            at += _PENDING.size
+        for _ in range(redelivered_count):
+            seq, count = _REDELIVERED.unpack_from(data, at)
+            state.redelivered[seq] = count
+            at += _REDELIVERED.size
+        state.held = dict.fromkeys(struct.unpack_from(f"<{held_count}Q", data, at))
+        return state
+
+
+def encode_ops(ops: Iterable[Op]) -> bytes:
+    """The bytes of operations in the log: a version byte, then 25 bytes each."""
+    return bytes([FORMAT_VERSION]) + b"".join([_OP.pack(*op) for op in ops])
+
+
+def decode_ops(data: bytes) -> list[Op]:
+    """The operations that `encode_ops` wrote."""
+    if data[0] != FORMAT_VERSION:
+        raise InvariantBroken(f"consumer log of format {data[0]}; this release reads format {FORMAT_VERSION}")
+    return [_OP.unpack_from(data, at) for at in range(1, len(data), _OP.size)]
