@@ -337,3 +337,21 @@ def test_cli_interrupt_is_clean(plain: Target) -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=10)
         assert (process.returncode, output, errors) == (130, b"", b"")
+
+
+def test_cli_reader_that_leaves(plain: Target) -> None:
+    """When whoever reads the output ends first (`tnats sub x | head -1`), the command ends without a trace."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tnats", "sub", "pipe", "--raw", "-s", plain.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    for _ in range(20):
+        tnats(plain, "pub", "pipe", "x")
+        if process.poll() is not None:
+            break
+    assert process.stderr is not None
+    assert (process.wait(10), process.stderr.read()) == (1, b"")
+    process.stderr.close()

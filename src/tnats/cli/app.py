@@ -7,7 +7,7 @@ A sub-command is a module with a click command named `command`. Its one-line hel
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 
 import click
@@ -63,6 +63,26 @@ def main(arguments: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return EXIT_FAILURE
     except TnatsError as exc:
-        print(f"tnats: {exc}", file=sys.stderr)
+        print_errors([exc])
+        return EXIT_FAILURE
+    except ExceptionGroup as group:
+        if group.split(TnatsError)[1] is not None:
+            raise
+        print_errors(leaves(group))
         return EXIT_FAILURE
     return result if isinstance(result, int) else 0
+
+
+def print_errors(errors: Iterable[Exception]) -> None:
+    """One line for each on standard error, the same one only once."""
+    for text in dict.fromkeys(map(str, errors)):
+        print(f"tnats: {text}", file=sys.stderr)
+
+
+def leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    """The exceptions in a group and the groups in it."""
+    for exc in group.exceptions:
+        if isinstance(exc, ExceptionGroup):
+            yield from leaves(exc)
+        else:
+            yield exc

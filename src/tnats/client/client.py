@@ -6,7 +6,7 @@ import trio
 
 from tnats import limits
 from tnats.client.connection import Connection, Statistics, Status
-from tnats.client.errors import BadSubject, ConnectionClosed, ConnectionLost, PayloadTooLarge, TimedOut
+from tnats.client.errors import BadSubject, ClientError, ConnectionClosed, ConnectionLost, PayloadTooLarge, TimedOut
 from tnats.client.events import Event
 from tnats.client.message import HeadersLike, Message, encode_headers
 from tnats.client.options import nanoseconds
@@ -136,6 +136,8 @@ class Client:
         self._connection.check_open()
         if self._draining:
             raise ConnectionClosed("the client is draining: nothing can be subscribed any more")
+        if max_messages < 0:
+            raise ClientError(f"subscription {subject!r}: max_messages is {max_messages}, it cannot be negative")
         checked_subject(subject, "subject")
         if queue:
             checked_queue(queue)

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from tnats.cli import app
+from tnats.errors import TnatsError
 
 LOADED = """
 import sys
@@ -81,3 +82,9 @@ def test_operating_errors_are_one_line(arguments: list[str], capsys: pytest.Capt
     assert captured.out == ""
     assert captured.err.startswith("tnats: ")
     assert captured.err.count("\n") == 1
+
+
+def test_errors_of_several_clients_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups are opened, equal lines told once; anything that is no operating error stays a bug with its trace."""
+    app.print_errors(app.leaves(ExceptionGroup("", [TnatsError("a"), ExceptionGroup("", [TnatsError("a")])])))
+    assert capsys.readouterr().err == "tnats: a\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from tests.unit.client.stage import Published, Stage, play
 
 from tnats.client import (
@@ -339,5 +340,44 @@ def test_an_exception_of_the_callback_ends_the_client() -> None:
                 raise AssertionError("not cancelled")
         await stage.sleep(1)
         assert stage.server.peers == []
+
+    play(scene)
+
+
+def test_tasks_share_a_subscription() -> None:
+    """Each message goes to one of the tasks that iterate, and a cancelled one takes nothing along."""
+
+    async def scene(stage: Stage) -> None:
+        async with stage.connect() as client:
+            subscription = client.subscribe("a")
+            await client.flush()
+            taken: list[bytes] = []
+
+            async def take() -> None:
+                async for message in subscription:
+                    taken.append(message.data)
+                    await stage.sleep(0.01)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(take)
+                for number in range(50):
+                    with stage.runtime.clock.deadline(stage.runtime.clock.mono_ns() + 1_000_000):
+                        taken.append((await subscription.next_message()).data)
+                    stage.server.peers[0].deliver("a", b"%d" % number)
+                await client.round_trip_ns()
+                await subscription.drain()
+            assert sorted(taken, key=int) == [b"%d" % number for number in range(50)]
+
+    play(scene)
+
+
+def test_negative_limit_is_refused() -> None:
+    """A subscription for minus one messages is an error that says so."""
+
+    async def scene(stage: Stage) -> None:
+        async with stage.connect() as client:
+            with pytest.raises(ClientError, match="max_messages is -1"):
+                client.subscribe("a", max_messages=-1)
 
     play(scene)

@@ -6,6 +6,7 @@ import pytest
 import trio
 from tests.unit.client.stage import Stage, play, wait_until
 
+from tnats import limits
 from tnats.client import Client, ConnectionClosed, NoResponders, PermissionsViolation, TimedOut
 
 
@@ -219,6 +220,23 @@ def test_request_many_ends_at_its_deadline() -> None:
             async with client.request_many("svc", b"x", timeout_s=3.5) as replies:
                 assert len([message async for message in replies]) == 3
             assert stage.now_s - start_s == pytest.approx(3.5)
+            nursery.cancel_scope.cancel()
+
+    play(scene)
+
+
+def test_request_many_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies beyond the bound that nobody takes are dropped, newest first, and counted."""
+    monkeypatch.setattr(limits, "CLIENT_REPLIES_PENDING_MAX", 3)
+
+    async def scene(stage: Stage) -> None:
+        async with stage.connect() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(serve, client, "svc", 0.0, stage, 5)
+            await client.flush()
+            async with client.request_many("svc", b"x", timeout_s=5) as replies:
+                await stage.sleep(1)
+                assert len([message async for message in replies]) == 3
+                assert replies.dropped_count == 2
             nursery.cancel_scope.cancel()
 
     play(scene)
