@@ -84,11 +84,12 @@ class Core:
         self.durable_messages: list[Message] = []
         self.held: deque[tuple[int, list[Message]]] = deque()
         self.hard_changed = True  # the new incarnation must be durable before it speaks
-        self.membership_changed = False
+        self.membership_changed = True  # the second copy is made anew at each start, whatever became of the first
         self.installed: tuple[SnapshotMeta, bool] | None = None
         self.repairs: list[Entry] = []
         self.persist_number = 0
         self.persisted_number = 0
+        self.silent_until = 1  # number of the persist that makes our incarnation durable: before it, not a word
         self.persisting: deque[tuple[int, int, int]] = deque()  # (number, last index, its term)
         self.events: list[Event] = []
         self.loads: list[Load] = []
@@ -218,6 +219,7 @@ class Core:
         self.hard_changed = True
         self.durable_messages.clear()
         self.held.clear()
+        self.silent_until = self.persist_number + 1
         self.refresh_standing()
 
     def report_halt(self, first: int, last: int, reason: str) -> None:
@@ -242,8 +244,7 @@ class Core:
     def membership_now(self) -> None:
         """The configuration in force changed. If it admits this incarnation again, what was forgotten is void."""
         self.membership_changed = True
-        admitted = self.membership.admits(self.node)
-        if self.memory is Standing.AMNESIC and admitted > 0 and admitted >= self.since:
+        if self.memory is Standing.AMNESIC and self.membership.counts_again(self.node, self.since):
             self.remember()
         if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and not self.membership.is_voter(self.node):
             self.move(Cause.REMOVED)
@@ -274,6 +275,9 @@ class Core:
         """Gather the effects since the last call. `committed` and `proposals` are the machine's to add."""
         ready = Ready()
         ready.persist = self._take_persist()
+        if self.persisted_number < self.silent_until and self.messages:
+            self.durable_messages = [*self.messages, *self.durable_messages]
+            self.messages = []
         if self.durable_messages:
             if self.persisted_number < self.persist_number:
                 self.held.append((self.persist_number, self.durable_messages))

@@ -187,6 +187,9 @@ class Log:
         ensure(index <= self.snapshot.index, f"release up to {index} beyond the snapshot at {self.snapshot.index}")
         if index <= self.base:
             return
+        if self.term(index) is None:  # damage hides it: go on to where the term is known
+            index = self.snapshot.index
+            self.terms[index - self.base] = self.snapshot.term
         del self.terms[: index - self.base]
         self.base = index
         self.evict_to(index)

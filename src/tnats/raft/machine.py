@@ -251,7 +251,7 @@ class Machine:
         if core.standing is not Standing.SOUND:
             self.relearning.tick()
             self.repair.tick()
-        if self.snapshots.sending:
+        if self.snapshots.sending or self.snapshots.receiving is not None:
             self.snapshots.tick()
 
     def _wake(self) -> None:

@@ -54,6 +54,11 @@ class Membership:
         member = self.by_node.get(node)
         return member is not None and member.voter
 
+    def counts_again(self, node: int, since: int) -> bool:
+        """Whether `node`, which forgot everything before its incarnation `since`, is a member again as such."""
+        member = self.by_node.get(node)
+        return member is not None and 0 < since <= member.incarnation and not member.returning
+
     def admits(self, node: int) -> int:
         """The incarnation from which `node` votes here; 0 for a founding voter, -1 for no voter at all."""
         member = self.by_node.get(node)
@@ -67,6 +72,7 @@ class ChangeKind(StrEnum):
     ADD_LEARNER = "add-learner"
     PROMOTE = "promote"
     DEMOTE = "demote"
+    READMIT = "readmit"
     REMOVE = "remove"
 
 
@@ -98,6 +104,10 @@ def changed(current: Membership, change: Change, index: int) -> Membership | str
             if member is None or not member.voter:
                 return f"node {change.node} is no voter"
             rest.append(Member(change.node, incarnation, voter=False, returning=change.returning))
+        case ChangeKind.READMIT:
+            if member is None or member.voter:
+                return f"node {change.node} is no learner"
+            rest.append(Member(change.node, incarnation, voter=False, returning=member.returning))
         case ChangeKind.REMOVE:
             if member is None:
                 return f"node {change.node} is no member"

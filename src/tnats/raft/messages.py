@@ -232,7 +232,7 @@ class RepairReply(Message):
 
     `last`, `last_term` repeat the request, so that an answer to an older question is known as such.
     `leads`: the peer is the leader of `term`, whose CONFLICT is final. `commit`: up to where its log is committed,
-    which by log matching holds for the asker too unless the answer is ABSENT or CONFLICT.
+    which by log matching holds for the asker too; 0 if the peer does not have the identity asked for.
     """
 
     first: int

@@ -142,7 +142,7 @@ class _Recovery:
     def promise(self) -> Promise | None:
         slots = [self.decode(codec.decode_promise, data, "promise") for data in self.found.promises]
         known = [slot for slot in slots if isinstance(slot, Promise)]
-        return max(known, key=lambda slot: (slot.term, slot.index), default=None)
+        return max(known, key=lambda slot: (slot.hard_version, slot.term, slot.index), default=None)
 
     def log(
         self, snapshot: SnapshotMeta, records: dict[int, StoredEntry | None], promise: Promise | None
@@ -185,14 +185,24 @@ class _Recovery:
             self.forget(Standing.SHORT, "the promise of how far the log was durable is lost")
             promised = max(intact, default=0)
             promised_term = intact.get(promised, 0)
-        later = [i for i, term in intact.items() if term > promised_term and i <= promised]
-        if later:  # a leader of a later term had us overwrite from there on, after that promise
-            promised = min(later) - 1
-            promised_term = intact.get(promised, 0)
         last, term = max((snapshot.index, snapshot.term), (promised, promised_term))
-        while last + 1 in intact:
+        # Records of a later term than the promise were written after it, and nobody was told of them.
+        later = min(
+            (i for i, own in intact.items() if own > promised_term and snapshot.index < i <= promised), default=0
+        )
+        if later:
+            before = records[later]
+            last = later - 1
+            if before is not None and before.prev_term > promised_term:
+                # The overwriting began further down and is torn: what it left of the older log ends here.
+                while last > snapshot.index and last not in intact:
+                    last -= 1
+                self.verdicts.append(f"entries from {last + 1} on: a torn write after the promise")
+                return last, intact.get(last, snapshot.term)
+            term = before.prev_term if before is not None else 0
+        while (record := records.get(last + 1)) is not None and record.prev_term == term:
             last += 1
-            term = intact[last]
+            term = record.entry.term
         return last, term
 
     def drop_stale(self, records: dict[int, StoredEntry | None], first: int, last: int, tail_term: int) -> None:
@@ -212,18 +222,20 @@ class _Recovery:
         """Rule 4."""
         hard = self.decode(codec.decode_hard_state, self.found.hard, "hard state")
         newest_term = max((term for term in terms if term is not None), default=0)
+        version = promise.hard_version if promise is not None else 0
         if not isinstance(hard, HardState):
             self.forget(Standing.AMNESIC, "term and vote are lost")
-            return HardState(term=newest_term, incarnation=self.newest_writer << NONCE_BITS)
-        if (
-            newest_term > hard.term
-            or self.newest_writer > hard.incarnation >> NONCE_BITS
-            or (promise is not None and promise.hard_version > hard.version)
-        ):
+            return HardState(version, newest_term, incarnation=self.newest_writer << NONCE_BITS)
+        if newest_term > hard.term or self.newest_writer > hard.incarnation >> NONCE_BITS or version > hard.version:
             self.forget(Standing.AMNESIC, "term and vote are older than the log")
             newest = max(self.newest_writer << NONCE_BITS, hard.incarnation)
             return attrs.evolve(
-                hard, term=max(hard.term, newest_term), vote=0, incarnation=newest, standing=Standing.SOUND
+                hard,
+                version=max(version, hard.version),
+                term=max(hard.term, newest_term),
+                vote=0,
+                incarnation=newest,
+                standing=Standing.SOUND,
             )
         return hard
 

@@ -10,6 +10,7 @@ quorum could be found that never saw a committed entry. How it comes back depend
 2. AMNESIC (term and vote are lost): an old vote of it may still be on its way, and it does not know for whom. The
    leader takes it out of the voters and, when it has caught up, back in, by two ordinary changes of the
    configuration, the second of which admits its present incarnation only. What older incarnations said is void.
+   A learner is admitted by one change.
 3. If the leader won by a census, in which this very incarnation answered, rule 1 is enough for an AMNESIC one too:
    every voter has told its term then.
 4. Peers notice a rollback that the replica itself cannot see: each remembers the newest incarnation of each
@@ -111,14 +112,15 @@ class Relearning:
         membership = core.memberships.at(core.log.commit) or core.membership
         core.send(RelearnReply(*core.header(node), message.incarnation, core.log.last_index, admitted, membership))
         if not admitted:
-            self._demote(node, message.since)
+            self._readmit(node, message.since)
 
-    def _demote(self, node: NodeId, since: int) -> None:
+    def _readmit(self, node: NodeId, since: int) -> None:
         core = self.core
         member = core.membership.by_node.get(node)
-        if member is None or not member.voter or member.incarnation >= since or not self._may_change():
+        if member is None or member.incarnation >= since or not self._may_change():
             return
-        propose_change(core, self.replication, Change(ChangeKind.DEMOTE, node, since, returning=True))
+        kind = ChangeKind.DEMOTE if member.voter else ChangeKind.READMIT
+        propose_change(core, self.replication, Change(kind, node, since, returning=member.voter))
 
     def _may_change(self) -> bool:
         core = self.core

@@ -8,8 +8,8 @@ repair each other before they elect anyone.
 1. The asker sends each peer the range; a peer answers what it has, cannot read, does not have, has only as a snapshot
    (which it then sends), or knows to be different.
 2. Faulty is not absent: an entry that some replica cannot read may have been committed with it.
-3. If the leader of the asker's term has something different at the identity, the range was never committed in that
-   form: it goes, and the replica has lost a durable suffix (SHORT) until it has caught up with that leader.
+3. If the leader of the asker's term has something different at the identity, or nothing, the range was never
+   committed in that form: it goes, and the replica has lost a durable suffix (SHORT) until it has caught up with that leader.
 4. If every voter has answered and none has a readable copy, the group halts and names the range. Absence on a
    quorum would prove that nothing was committed there; then the leader these elect overwrites it by rule 3.
 """
@@ -70,12 +70,11 @@ class Repair:
             return
         self.question = (fault.first, fault.last, fault.last_term)
         self.answers[reply.source] = reply.holding
-        if reply.holding == Holding.CONFLICT:
+        if reply.holding in (Holding.CONFLICT, Holding.ABSENT):
             if reply.leads and reply.term == core.term and reply.source == core.leader:
                 self._give_up(fault.first)
-            return
-        if reply.holding != Holding.ABSENT:
-            log.commit = max(log.commit, min(reply.commit, fault.last))
+                return
+        log.commit = max(log.commit, min(reply.commit, fault.last))
         if reply.holding == Holding.HAVE and reply.entries:
             entries = reply.entries[: fault.last - fault.first + 1]
             last = entries[-1].index
@@ -123,18 +122,18 @@ class Repair:
         """Answer from the cache, from disk, or with the snapshot that covers it."""
         core, log = self.core, self.core.log
         first, last = request.first, request.last
-        if last <= log.snapshot.index or (first <= log.base and log.term(last) == request.last_term):
-            self._reply(request, Holding.COMPACTED)
-            self.snapshots.send(request.source)
-            return
-        if last > log.last_index:
-            self._reply(request, Holding.ABSENT)
-            return
         term = log.term(last)
         if term is not None and term != request.last_term:
             self._reply(request, Holding.CONFLICT)
             return
-        readable = log.readable_to(first) if first > log.base else first - 1
+        if last > log.last_index:
+            self._reply(request, Holding.ABSENT)
+            return
+        if first <= log.base:
+            self._reply(request, Holding.COMPACTED if last <= log.base or term is not None else Holding.FAULTY)
+            self.snapshots.send(request.source)
+            return
+        readable = log.readable_to(first)
         if readable < first or term is None:
             self._reply(request, Holding.FAULTY)
             return
@@ -170,7 +169,7 @@ class Repair:
                 request.last,
                 request.last_term,
                 holding,
-                core.log.commit,
+                core.log.commit if core.log.term(request.last) == request.last_term else 0,
                 core.role is Role.LEADER,
                 entries or [],
             )

@@ -35,6 +35,7 @@ class Receiving:
     source: NodeId
     offset: int = 0
     storing: bool = False
+    idle_ticks: int = 0
 
 
 class Snapshots:
@@ -95,7 +96,11 @@ class Snapshots:
             self._read(reply.source)
 
     def tick(self) -> None:
-        """Ask again after silence; forget a receiver that stays silent."""
+        """Ask again after silence; forget a receiver or a sender that stays silent."""
+        if self.receiving is not None and not self.receiving.storing:
+            self.receiving.idle_ticks += 1
+            if self.receiving.idle_ticks >= 4 * self.core.options.election_ticks:
+                self.receiving = None
         for node, sending in list(self.sending.items()):
             sending.idle_ticks += 1
             if sending.idle_ticks >= 4 * self.core.options.election_ticks:
@@ -124,6 +129,7 @@ class Snapshots:
         elif receiving.meta != chunk.meta:
             return  # another sender's transfer is under way
         receiving.source = chunk.source
+        receiving.idle_ticks = 0
         if receiving.storing:
             return
         if chunk.offset == receiving.offset:

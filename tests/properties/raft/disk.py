@@ -49,7 +49,9 @@ class Image:
                 self.membership = data
             case ("promise", slot, data):
                 self.promises[slot] = data
-            case ("entry", index, data):
+            case ("entry", index, data, cut):
+                if cut:
+                    self.apply(("cut", index))
                 self.entries[index] = data
             case ("cut", index):
                 for key in [key for key in self.entries if key >= index]:
@@ -95,13 +97,12 @@ class Disk:
             self.store_snapshot(persist.snapshot, snapshot_data, incarnation)
             self.write(("cut", 0) if persist.discard_log else ("release", persist.snapshot.index))
         if persist.entries:
-            self.write(("cut", persist.entries[0].index))
             records = codec.encode_entries(identity, persist.entries, persist.prev_term)
             for entry, record in zip(persist.entries, records, strict=True):
-                self.write(("entry", entry.index, record))
+                self.write(("entry", entry.index, record, True))
         for entry in persist.repairs:
             before = self.term_before(entry, persist.repairs)
-            self.write(("entry", entry.index, codec.encode_entry(identity, entry, before)))
+            self.write(("entry", entry.index, codec.encode_entry(identity, entry, before), False))
         if persist.membership is not None:
             self.write(("membership", codec.encode_stored_membership(identity, persist.membership)))
 
@@ -123,7 +124,9 @@ class Disk:
 
     def promise(self, index: int, term: int, incarnation: int) -> None:
         """Note, after a sync, how far the log is durable now. Durable at once."""
-        record = codec.encode_promise(Identity(self.group, self.node, incarnation), Promise(index, term, self.hard_version()))
+        record = codec.encode_promise(
+            Identity(self.group, self.node, incarnation), Promise(index, term, self.hard_version())
+        )
         self.promise_slot ^= 1
         operation = ("promise", self.promise_slot, record)
         self.durable.apply(operation)
@@ -148,8 +151,9 @@ class Disk:
         elif policy in ("prefix", "torn"):
             kept = pending[: rng.randrange(len(pending) + 1)]
             if policy == "torn" and len(kept) < len(pending) and pending[len(kept)][0] == "entry":
-                _, index, record = pending[len(kept)]
-                kept = [*kept, ("entry", index, record[: rng.randrange(len(record))])]
+                _, index, record, _ = pending[len(kept)]
+                if index not in self.durable.entries:
+                    kept = [*kept, ("entry", index, record[: rng.randrange(len(record))], False)]
         elif policy == "subset":
             kept = [operation for operation in pending if rng.random() < 0.5]
         for operation in kept:

@@ -194,7 +194,7 @@ class Nemesis:
             return
         leader = self.rng.choice(leaders)
         node = self.rng.choice(list(self.world.hosts))
-        kind = self.rng.choice(list(ChangeKind))
+        kind = self.rng.choice([kind for kind in ChangeKind if kind is not ChangeKind.READMIT])
         voters = self.world.machine(leader).membership.voters
         if kind in (ChangeKind.REMOVE, ChangeKind.DEMOTE) and len(voters) <= 3 and node in voters:
             return
@@ -270,8 +270,9 @@ class Nemesis:
             return
         if what == "entries" and not self.copies_elsewhere(node):
             return
-        if what != "membership":
-            self.without_memory.add(node)
+        if what == "membership" and not disk.durable.snapshots and not self.may_forget(node):
+            return
+        self.without_memory.add(node)
         self.world.stop(node)
         getattr(self, f"spoil_{what}")(disk)
         self.world.start(node)
@@ -379,6 +380,3 @@ def run_schedule(
     if heal:
         finish(world)
     return world
-
-
-

@@ -120,9 +120,7 @@ class World:
 
     def _start(self, host: Host, restored: Restored) -> None:
         host.boots += 1
-        host.machine = self.machine_class(
-            host.node, restored, self.options, random.Random(self.rng.getrandbits(32))
-        )
+        host.machine = self.machine_class(host.node, restored, self.options, random.Random(self.rng.getrandbits(32)))
         host.applied = restored.applied
         host.state = self.state_of_snapshot(host, restored)
         self.checkers.started(host, restored)
@@ -222,13 +220,9 @@ class World:
         last = host.unsynced[-1].number if host.unsynced else 0
         host.unsynced.clear()
         host.disk.sync()
-        end = max(host.disk.durable.entries, default=0)
-        entry = host.disk.read(end) if end else None
-        snapshot = machine.log.snapshot
-        if entry is not None and end > snapshot.index:
-            host.disk.promise(end, entry.term, machine.core.incarnation)
-        elif entry is None and not end:
-            host.disk.promise(snapshot.index, snapshot.term, machine.core.incarnation)
+        log = machine.log
+        end = log.unstable_from - 1  # everything before it was handed over for persisting
+        host.disk.promise(end, log.term(end) or 0, machine.core.incarnation)
         self.checkers.synced(host)
         if last:
             self.feed(node, Persisted(last))
