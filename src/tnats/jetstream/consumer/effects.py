@@ -6,6 +6,7 @@ import attrs
 
 from tnats.jetstream.api.advisories import Advisory
 from tnats.jetstream.consumer.state import Op
+from tnats.wire.headers import set_header
 
 
 @attrs.frozen
@@ -61,3 +62,26 @@ def status_block(line: str, *headers: tuple[str, object]) -> bytes:
     """A header block with a status, as clients expect it: "NATS/1.0 404 No Messages"."""
     fields = "".join(f"{key}: {value}\r\n" for key, value in headers)
     return f"NATS/1.0 {line}\r\n{fields}\r\n".encode()
+
+
+def deliverable(delivery: Delivery, block: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """(header block, payload) as a stored message is sent for this delivery."""
+    if delivery.headers_only:
+        block, payload = set_header(block, b"Nats-Msg-Size", b"%d" % len(payload)), b""
+    if delivery.pin_id:
+        block = set_header(block, b"Nats-Pin-Id", delivery.pin_id.encode())
+    return block, payload
+
+
+def dead_letter_block(letter: DeadLetter, block: bytes, stream: str, consumer: str, subject: bytes) -> bytes:
+    """The header block of a dead letter: the message's own headers, and where it comes from and why."""
+    for key, value in (
+        (b"Nats-Dead-Letter-Stream", stream.encode()),
+        (b"Nats-Dead-Letter-Consumer", consumer.encode()),
+        (b"Nats-Dead-Letter-Subject", subject),
+        (b"Nats-Dead-Letter-Sequence", b"%d" % letter.seq),
+        (b"Nats-Dead-Letter-Deliveries", b"%d" % letter.deliveries),
+        (b"Nats-Dead-Letter-Reason", " ".join(letter.reason.split()).encode()),
+    ):
+        block = set_header(block, key, value)
+    return block

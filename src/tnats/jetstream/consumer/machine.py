@@ -20,6 +20,8 @@ stored, `stream_removed` or `stream_purged` when some went, `pull`, `ack`, `flow
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -103,8 +105,10 @@ class ConsumerMachine:
         self._scan_seq = applied.delivered_stream_seq + 1
         self._pending_count = 0
         self._counted_to_seq = applied.delivered_stream_seq
-        self._last_of_subject: list[int] | None = None
+        self._listed: list[int] | None = None
+        self._listed_at = 0
         self._ack_pending_of: dict[bytes, int] = {}
+        self._held_of: dict[bytes, deque[int]] = {}
         self._sample_credit = 0
         self._last_activity_ns = now_ns
         self._last_delivered_ns: int | None = None
@@ -138,12 +142,12 @@ class ConsumerMachine:
         pause_until_ns = config.pause_until_ns
         self._is_paused = pause_until_ns is not None and pause_until_ns > now_ns + self.wall_offset_ns
         if self.state.delivered_stream_seq < self.state.per_subject_until:
-            self._last_of_subject = [
+            self._listed_at = 0
+            self._listed = [
                 seq
                 for seq in self._index.last_per_subject(self._filters)
                 if self.state.delivered_stream_seq < seq <= self.state.per_subject_until
             ]
-            self._last_of_subject.reverse()
 
     def _schedule_pending(self, now_ns: int) -> None:
         """After a start: timers of what was sent before, by the wall-clock time it was sent."""
@@ -155,6 +159,14 @@ class ConsumerMachine:
                 continue
             self._note_ack_pending(subject, 1)
             self._set_due(seq, sent_ns - self.wall_offset_ns + self._ack_wait_ns(self.state.deliveries_of(seq)))
+        for seq in list(self.state.held):
+            subject = self._index.subject_of(seq)
+            if subject is None:
+                self._op(state.SKIPPED, seq)
+            elif self._ack_pending_of.get(subject, 0) < self._per_subject_max or not self._per_subject_max:
+                self._released[seq] = None
+            else:
+                self._held_of.setdefault(subject, deque()).append(seq)
 
     def reconfigure(self, config: ConsumerConfig, now_ns: int) -> Effects:
         """An update of the configuration was committed (pausing and resuming among them)."""
@@ -375,8 +387,7 @@ class ConsumerMachine:
         for seq in [seq for seq in pending.seqs() if seq < below_seq]:
             self._skip(seq, b"")
         for seq in [seq for seq in self.state.held if seq < below_seq]:
-            self._op(state.SKIPPED, seq)
-            self._released.pop(seq, None)
+            self._drop_held(seq)
         self._scan_seq = max(self._scan_seq, below_seq)
         self._recount()
         return self._done(now_ns)
@@ -386,8 +397,16 @@ class ConsumerMachine:
             self._forget_timer(seq, subject)
             self._op(state.SKIPPED, seq)
         elif seq in self.state.held:
-            self._released.pop(seq, None)
-            self._op(state.SKIPPED, seq)
+            self._drop_held(seq)
+
+    def _drop_held(self, seq: int) -> None:
+        self._released.pop(seq, None)
+        for subject, held in list(self._held_of.items()):
+            if seq in held:
+                held.remove(seq)
+                if not held:
+                    del self._held_of[subject]
+        self._op(state.SKIPPED, seq)
 
     def wants_subject(self, subject: bytes) -> bool:
         """Whether the filters match (`ConsumerView`)."""
@@ -421,8 +440,10 @@ class ConsumerMachine:
         self._released.clear()
         self._due.clear()
         self._ack_pending_of.clear()
-        self._last_of_subject = None
+        self._held_of.clear()
+        self._listed = None
         self._scan_seq = start_seq
+        self._use(self.config, now_ns)
         self._recount()
         return self._done(now_ns), start_seq
 
@@ -518,9 +539,9 @@ class ConsumerMachine:
         seq = self._next_candidate()
         if not seq:
             return False
-        if self.config.is_push:
-            return self._flow_is_open() and self._next_send_ns <= now_ns
-        return self._eligible_request() is not None
+        if self._next_send_ns > now_ns:
+            return False
+        return self._flow_is_open() if self.config.is_push else self._eligible_request() is not None
 
     def _next_candidate(self) -> int:
         """The next message to send: given back or overdue, then released, then new; 0: none."""
@@ -536,14 +557,13 @@ class ConsumerMachine:
         return self._next_new()
 
     def _next_new(self) -> int:
-        listed = self._last_of_subject
-        while listed:
-            seq = listed[-1]
-            if self._index.subject_of(seq) is not None and not self._is_held_back(seq):
-                return seq
-            listed.pop()
-        if listed is not None:
-            self._last_of_subject = None
+        if self._listed is not None:
+            while self._listed_at < len(self._listed):
+                seq = self._listed[self._listed_at]
+                if self._index.subject_of(seq) is not None and not self._is_held_back(seq):
+                    return seq
+                self._listed_at += 1
+            self._listed = None
             self._scan_seq = max(self._scan_seq, self.state.per_subject_until + 1)
         while self._scan_seq <= self._index.last_seq:
             seq = self._index.next_matching(self._filters, self._scan_seq)
@@ -567,8 +587,9 @@ class ConsumerMachine:
         if self._ack_pending_of.get(subject, 0) < self._per_subject_max:
             return False
         if len(self.state.held) < CONSUMER_HELD_MSGS_MAX:
+            self._uncount()
             self._op(state.HELD, seq)
-            self._uncount(seq)
+            self._held_of.setdefault(subject, deque()).append(seq)
         return True
 
     def _note_ack_pending(self, subject: bytes, change: int) -> None:
@@ -579,11 +600,11 @@ class ConsumerMachine:
             self._ack_pending_of[subject] = count
         else:
             self._ack_pending_of.pop(subject, None)
-        if change < 0:
-            for seq in self.state.held:
-                if seq not in self._released and self._index.subject_of(seq) == subject:
-                    self._released[seq] = None
-                    break
+        held = self._held_of.get(subject)
+        if change < 0 and held:
+            self._released[held.popleft()] = None
+            if not held:
+                del self._held_of[subject]
 
     def _eligible_request(self) -> PullRequest | None:
         pending_count = self._num_pending() + len(self._ready)
@@ -673,7 +694,7 @@ class ConsumerMachine:
         if seq in self._ready:
             deliveries, pending_count = self.state.deliveries_of(seq) + 1, self._num_pending()
         else:
-            deliveries, pending_count = 1, self._num_pending() - (0 if seq in self.state.held else 1)
+            deliveries, pending_count = 1, self._num_pending() - 1
         consumer_seq = self.state.delivered_consumer_seq + 1
         return b"%b%d.%d.%d.%d.%d" % (self._ack_prefix, deliveries, seq, consumer_seq, ts_ns, max(pending_count, 0))
 
@@ -682,10 +703,11 @@ class ConsumerMachine:
         is_new = seq not in self._ready
         if is_new:
             if seq not in current.held:
-                self._uncount(seq)
-                self._scan_seq = max(self._scan_seq, seq + 1) if not self._last_of_subject else self._scan_seq
-            if self._last_of_subject and self._last_of_subject[-1] == seq:
-                self._last_of_subject.pop()
+                self._uncount()
+                if self._listed is None:
+                    self._scan_seq = max(self._scan_seq, seq + 1)
+                else:
+                    self._listed_at += 1
             self._released.pop(seq, None)
         else:
             del self._ready[seq]
@@ -706,19 +728,20 @@ class ConsumerMachine:
 
     def _counts(self, seq: int) -> bool:
         """Whether an undelivered message will be delivered (of each subject only the last, for that policy)."""
-        if self._last_of_subject is not None and seq <= self.state.per_subject_until:
-            return seq in self._last_of_subject
-        return True
+        if self._listed is None or seq > self.state.per_subject_until:
+            return True
+        at = bisect_left(self._listed, seq, self._listed_at)
+        return at < len(self._listed) and self._listed[at] == seq
 
     def _recount(self) -> None:
         from_seq = self._ahead_from()
         self._counted_to_seq = self._index.last_seq
         self._pending_count = self._index.count_matching(self._filters, from_seq, self._counted_to_seq)
-        if self._last_of_subject is not None:
-            self._pending_count += len(self._last_of_subject)
+        if self._listed is not None:
+            self._pending_count += len(self._listed) - self._listed_at
 
     def _ahead_from(self) -> int:
-        if self._last_of_subject is not None:
+        if self._listed is not None:
             return self.state.per_subject_until + 1
         return max(self._scan_seq, self.state.delivered_stream_seq + 1)
 
@@ -730,7 +753,7 @@ class ConsumerMachine:
             self._counted_to_seq = last_seq
         return self._pending_count + len(self.state.held)
 
-    def _uncount(self, seq: int) -> None:
+    def _uncount(self) -> None:
         self._num_pending()
         self._pending_count -= 1
 

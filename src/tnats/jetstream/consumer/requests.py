@@ -14,7 +14,6 @@ from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
 PRIORITY_MAX = 9
 
 
-
 @attrs.define
 class PullBody:
     """The JSON of a pull request; unknown keys are passed over."""

@@ -1,0 +1,153 @@
+"""A consumer over a list store, with its own clock, for the machines' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.unit.jetstream.stores import SECOND, T0, ListStore
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.consumer import rules
+from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
+from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status
+from tnats.jetstream.consumer.machine import ConsumerMachine, Identity, start_state
+from tnats.jetstream.consumer.state import ConsumerState, decode_ops, encode_ops
+from tnats.jetstream.stream.config import StreamConfig
+from tnats.subjects.tokens import subject_matches
+
+
+class ListIndex(ListStore):
+    """`StreamIndex` over the list store."""
+
+    def _matches(self, filters: tuple[bytes, ...], seq: int) -> bool:
+        return not filters or any(subject_matches(pattern, self.held[seq].subject) for pattern in filters)
+
+    def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
+        return min((one for one in self.held if one >= seq and self._matches(filters, one)), default=0)
+
+    def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
+        return sum(1 for one in self.held if from_seq <= one <= to_seq and self._matches(filters, one))
+
+    def last_matching(self, filters: tuple[bytes, ...]) -> int:
+        return max((one for one in self.held if self._matches(filters, one)), default=0)
+
+    def last_per_subject(self, filters: tuple[bytes, ...]) -> Iterator[int]:
+        last = {self.held[seq].subject: seq for seq in sorted(self.held) if self._matches(filters, seq)}
+        return iter(sorted(last.values()))
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        return min((seq for seq, one in self.held.items() if one.ts_ns >= ts_ns), default=self.last_seq + 1)
+
+    def content_size(self, seq: int) -> int:
+        found = self.held.get(seq)
+        return len(found.headers) + len(found.payload) if found else 0
+
+
+class Rig:
+    """One consumer. `now_ns` is the monotonic clock; wall time runs T0 ahead of it."""
+
+    def __init__(self, index: ListIndex | None = None, stream: StreamConfig | None = None, **config: object) -> None:
+        self.index = index or ListIndex()
+        self.stream = stream or StreamConfig(name="S", subjects=["s.>"], num_replicas=1)
+        config.setdefault("ack_policy", AckPolicy.EXPLICIT)
+        self.config = self.check(ConsumerConfig(name="C", durable_name="C", **config))  # type: ignore[arg-type]
+        self.now_ns = 0
+        self.ids = 0
+        self.deaf: set[bytes] = set()
+        self.sent: list[Delivery | Status] = []
+        self.log: list[Effects] = []
+        self.applied = ConsumerState.decode(start_state(self.config, self.index).encode())
+        self.machine = self.start(ConsumerState.decode(self.applied.encode()))
+
+    def check(self, config: ConsumerConfig) -> ConsumerConfig:
+        checked = rules.check(config, rules.Surroundings(self.stream))
+        assert not isinstance(checked, ApiError), checked
+        return checked
+
+    def start(self, state: ConsumerState) -> ConsumerMachine:
+        return ConsumerMachine(
+            Identity("$G", "S", "C"),
+            self.config,
+            state,
+            self.index,
+            now_ns=self.now_ns,
+            wall_offset_ns=T0,
+            has_interest=lambda reply: reply not in self.deaf,
+            new_id=self._new_id,
+        )
+
+    def _new_id(self) -> str:
+        self.ids += 1
+        return f"id{self.ids}"
+
+    def restart(self) -> None:
+        """Begin again from what the log says, as after a crash or with a new leader."""
+        self.machine = self.start(ConsumerState.decode(self.applied.encode()))
+
+    def take(self, effects: Effects) -> Effects:
+        """Carry out effects: the log goes to a follower, what is sent is kept."""
+        for op in decode_ops(encode_ops(effects.ops)):
+            self.applied.apply(op, tracks_acks=self.config.ack_policy != AckPolicy.NONE)
+        self.sent.extend(effects.sends)
+        self.log.append(effects)
+        return effects
+
+    def store(self, subject: str = "s.a", payload: str = "x", count: int = 1) -> None:
+        for _ in range(count):
+            ts_ns = T0 + self.now_ns
+            self.index.append(self.index.last_seq + 1, ts_ns, subject.encode(), b"", payload.encode())
+        self.take(self.machine.stream_advanced(self.now_ns))
+
+    def remove(self, seq: int) -> None:
+        subject = self.index.subject_of(seq)
+        assert subject is not None
+        self.index.remove(seq)
+        self.take(self.machine.stream_removed([(seq, subject)], self.now_ns))
+
+    def pull(self, body: str = "", reply: str = "R") -> list[str]:
+        """Send a request; what comes back to anybody, told shortly."""
+        return self.told(self.machine.pull(reply.encode(), body.encode(), self.now_ns))
+
+    def fetch(self, batch: int, reply: str = "R") -> list[Delivery]:
+        """Messages of one request without waiting."""
+        effects = self.take(self.machine.pull(reply.encode(), b'{"batch":%d,"no_wait":true}' % batch, self.now_ns))
+        return [send for send in effects.sends if isinstance(send, Delivery)]
+
+    def ack(self, delivery: Delivery, body: str = "+ACK", reply: str = "") -> Effects:
+        return self.take(self.machine.ack(delivery.ack_reply, body.encode(), reply.encode(), self.now_ns))
+
+    def sleep(self, seconds: float) -> list[str]:
+        """Let time pass, serving every deadline on the way; what was sent meanwhile."""
+        end_ns = self.now_ns + round(seconds * SECOND)
+        told: list[str] = []
+        for _ in range(10_000):
+            deadline_ns = self.machine.next_deadline_ns(self.now_ns)
+            if deadline_ns is None or deadline_ns > end_ns:
+                break
+            self.now_ns = max(self.now_ns, deadline_ns)
+            told += self.told(self.machine.tick(self.now_ns))
+        else:
+            raise AssertionError("a deadline that never moves on")
+        self.now_ns = end_ns
+        return told
+
+    def told(self, effects: Effects) -> list[str]:
+        self.take(effects)
+        return [tell(send) for send in effects.sends]
+
+    def dead_letters(self) -> list[DeadLetter]:
+        return [letter for effects in self.log for letter in effects.dead_letters]
+
+    def advisories(self) -> list[str]:
+        return [advisory.type.rsplit(".", 1)[1] for effects in self.log for advisory in effects.advisories]
+
+
+def tell(send: Delivery | Status) -> str:
+    """`R 3/1` is message 3, first delivery, to R; `R 404 No Messages` a status."""
+    target = send.target.decode()
+    if isinstance(send, Status):
+        line, *fields = send.block.decode().removeprefix("NATS/1.0 ").strip().split("\r\n")
+        reply = f" -> {send.reply.decode()}" if send.reply else ""
+        return f"{target} {line}{reply}" + (f" [{', '.join(fields)}]" if fields else "")
+    tokens = send.ack_reply.split(b".")
+    pin = f" pin {send.pin_id}" if send.pin_id else ""
+    return f"{target} {send.seq}/{tokens[4].decode()} c{tokens[6].decode()} p{tokens[8].decode()}{pin}"
