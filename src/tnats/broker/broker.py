@@ -62,6 +62,7 @@ class Broker:
         self.total_connections = 0
         self.slow_consumer_count = 0
         self.stale_connection_count = 0
+        self.stall_count = 0
         self._next_cid = 0
         self._unsettled = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -229,6 +230,7 @@ class Broker:
             traffic=traffic,
             slow_consumers=self.slow_consumer_count,
             stale_connections=self.stale_connection_count,
+            stalls=self.stall_count,
             accounts=len(self.accounts),
         )
 

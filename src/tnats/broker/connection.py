@@ -77,7 +77,7 @@ class Connection:
         "_first_pong_sent", "_grants", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker",
         "cid", "conn", "connection_type", "inbound", "inbox", "last_in_ns", "name_of_user", "nonce", "options",
         "outbound", "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "rules",
-        "started_ns", "state", "stopped_ns", "subscriptions",
+        "stall_count", "started_ns", "state", "stopped_ns", "subscriptions",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: Conn, cid: int, connection_type: ConnectionType, now_ns: int) -> None:
@@ -105,6 +105,7 @@ class Connection:
         self.rtt_measured_ns = 0
         self.ping_sent_ns = 0
         self.pings_outstanding = 0
+        self.stall_count = 0
         self._first_pong_sent = False
         self._grants: ReplyGrants | None = None
         self._login: BcryptCheck | None = None
@@ -537,6 +538,8 @@ class Connection:
         if not self._stalled and self._stall_budget_ns > 0:
             self._stalled = True
             self._stall_budget_ns -= STALL_NS
+            self.stall_count += 1
+            self.broker.stall_count += 1
             self._halt()
 
     async def _sit_out_stall(self) -> None:

@@ -42,6 +42,11 @@ class KeepAlive:
         # Spread, so that clients that came together are not pinged together.
         self._schedule(connection, now_ns + first_ns + self._draw.below(max(1, first_ns // 5_000)) * 1_000)
 
+    @property
+    def watched_count(self) -> int:
+        """Deadlines held, those of connections that are gone included."""
+        return len(self._heap)
+
     def forget(self, connection: Connection) -> None:
         self._due_ns.pop(connection.cid, None)
 

@@ -53,6 +53,7 @@ class ConnectionSnapshot:
     uptime_ns: int
     idle_ns: int
     pending_bytes: int
+    stalls: int
     in_msgs: int
     out_msgs: int
     in_bytes: int
@@ -77,6 +78,8 @@ class BrokerSnapshot:
     traffic: Traffic
     slow_consumers: int
     stale_connections: int
+    stalls: int
+    """How often a client was made to wait because another did not keep up."""
     accounts: int
 
 
@@ -115,6 +118,7 @@ def connection_snapshot(
         uptime_ns=end_ns - connection.started_ns,
         idle_ns=end_ns - connection.last_in_ns,
         pending_bytes=connection.outbound.pending(),
+        stalls=connection.stall_count,
         in_msgs=traffic.in_msgs,
         out_msgs=traffic.out_msgs,
         in_bytes=traffic.in_bytes,
