@@ -245,10 +245,7 @@ def play(scene: Scene, *names: str, seed: int = 1) -> Outcome[None]:
 
         async def client(runtime: Runtime) -> None:
             stage.runtime = runtime
-            try:
-                await scene(stage)
-            except Exception as exc:
-                world.fail(exc)
+            await scene(stage)
 
         for name, server in servers.items():
             world.node(name).start(server.run)
