@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 from tnats.errors import TnatsError
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Reasons that pass: the store refuses for now."""
 
 
 class StorageError(TnatsError):

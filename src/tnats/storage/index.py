@@ -181,7 +181,7 @@ class MessageIndex:
 
     def add_gap(self, first: int, last: int) -> None:
         """Count every sequence of the range that is not live as removed; `last` may lie ahead and is used then."""
-        self.last = max(self.last, last)
+        self.extend(last)
         at = bisect_right(self._gaps, (first - 1, MAX))
         if at and self._gaps[at - 1][1] >= first - 1:
             at -= 1
@@ -191,15 +191,32 @@ class MessageIndex:
             last = max(last, self._gaps[end][1])
             end += 1
         self._gaps[at:end] = [(first, last)]
+
+    def settle(self) -> None:
+        """Put what was made out of order in order: searches are faster afterwards."""
+        self._chunks = dict(sorted(self._chunks.items()))
+        self._unordered = False
+
+    def skip(self, first: int, last: int) -> None:
+        """Count the sequences of the range as used, and the lost among them as removed."""
+        for start, end in self.absent(first, last, LOST):
+            for sequence in range(start, end + 1):
+                self.remove(sequence)
+        if last > self.last:
+            self.add_gap(max(first, self.last + 1, self.start), last)
+
+    def extend(self, last: int) -> None:
+        """Count the sequences up to `last` as used; those of which nothing is known are lost."""
+        self.last = max(self.last, last)
         if self.messages == 0:
             self._first = self.last + 1
 
-    def raise_start(self, start: int) -> list[int]:
-        """Remove everything below `start`; returns the places of the live messages among it, oldest first."""
+    def raise_start(self, start: int) -> list[tuple[int, int, int]]:
+        """Remove everything below `start`; returns (sequence, place, size) of the live among it, oldest first."""
         places = []
         sequence = self.next_live(self.start)
         while sequence and sequence < start:
-            places.append(self.place(sequence))
+            places.append((sequence, self.place(sequence), self.size(sequence)))
             self.remove(sequence)
             sequence = self._first if self.messages else 0
         if start <= self.start:

@@ -26,7 +26,6 @@ The host runs `run` in its nursery, ends it with `close`, and calls `release` af
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -36,13 +35,10 @@ import trio
 from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX
 from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.errors import DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
+from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
 from tnats.storage.record import Finding
 from tnats.storage.recover import GroupState, PartContent, PartSummary, Recovery, recover
-from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-QUARANTINE = "quarantine"
+from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHeader
 
 
 class Ticket:
@@ -247,7 +243,7 @@ class Journal:
             raise KeyError(index)
         number, offset = place >> 32, place & 0xFFFFFFFF
         file, seed = self._files[number]
-        found = await read_at(file, offset, seed)
+        found = await segment.read_at(file, offset, seed, self.findings)
         if found is None or found.kind != record.ENTRY or (found.group, found.index) != (state.number, index):
             raise DataDamaged(f"entry {index} of {state.name} in {file.path} at {offset} cannot be read")
         return found
@@ -490,6 +486,7 @@ class Journal:
             await self._disk.rename(part.path, f"{self.directory}/{QUARANTINE}/{part.path.rpartition('/')[2]}")
         else:
             await self._disk.unlink(part.path)
+        await self._disk.sync_dir(self.directory)
 
     def needing(self, part: PartSummary) -> list[Group]:
         """The groups that still have entries in `part`."""
@@ -515,28 +512,6 @@ class Journal:
         await ticket.wait()
         part.tops.pop(group.state.number, None)
         return ticket
-
-
-async def read_at(file: File, offset: int, seed: int) -> record.Record | None:
-    """The record at `offset`, corrected if one bit is wrong; None when it cannot be read as a record."""
-    data = file.pread_cached(READ_AHEAD, offset)
-    if data is None:
-        data = await file.pread(READ_AHEAD, offset)
-    size = int.from_bytes(data[8:12], "little") if len(data) >= hot.HEADER_SIZE else 0
-    if len(data) < size <= record.RECORD_SIZE_MAX:
-        data = await file.pread(size, offset)
-    found = record.unpack(data, 0, offset, seed)
-    if found is None:
-        if len(data) == READ_AHEAD:
-            data = await file.pread(CORRECTION_READ, offset)
-        corrected = record.correct(data, 0, offset, seed)
-        if corrected is not None:
-            found = record.unpack(corrected[0], 0, offset, seed)
-    return found
-
-
-READ_AHEAD = 1024
-CORRECTION_READ = 1024 * 1024
 
 
 async def open_journal(

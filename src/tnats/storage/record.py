@@ -36,7 +36,7 @@ GROUP = 5
 """Journal: state of a group. Key: name; index: floor (entries up to it are gone); stamp: last index; body: a note."""
 MESSAGE = 6
 """Stream: one message. Index: sequence; stamp: time in ns; key: subject; head: header block; body: payload."""
-# ERASED = 7: a message that was removed; index and stamp stay.
+# 7 is hot.ERASED: a message that was removed. Index: sequence.
 GAP = 8
 """Stream: sequences removed, or never used. Index: the first; stamp: how many."""
 CUT = 9

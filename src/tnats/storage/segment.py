@@ -27,7 +27,8 @@ DATA_START = 2 * BLOCK_SIZE
 HEADER_OFFSETS = (0, BLOCK_SIZE)
 SLOT_OFFSETS = (1024, BLOCK_SIZE + 1024)
 HEADER_SEED = 0x544E4154
-SEGMENT_SIZE_MAX = 1 << 31
+QUARANTINE = "quarantine"
+"""Directory for files that are damaged and no longer needed: nothing of theirs is destroyed."""
 
 JOURNAL = 1
 STREAM = 2
@@ -156,6 +157,31 @@ async def create_segment(
         raise
     file.close()
     return await disk.open(path)
+
+
+async def read_at(file: File, offset: int, seed: int, findings: list[Finding]) -> record.Record | None:
+    """The record at `offset`, corrected (and reported) if one bit is wrong; None when it cannot be read as a record."""
+    data = file.pread_cached(READ_SIZE, offset)
+    if data is None:
+        data = await file.pread(READ_SIZE, offset)
+    size = int.from_bytes(data[8:12], "little") if len(data) >= hot.HEADER_SIZE else 0
+    if len(data) < size <= record.RECORD_SIZE_MAX:
+        data = await file.pread(size, offset)
+    found = record.unpack(data, 0, offset, seed)
+    if found is None:
+        if len(data) < CORRECTION_SIZE:
+            data = await file.pread(CORRECTION_SIZE, offset)
+        corrected = record.correct(data, 0, offset, seed)
+        if corrected is not None:
+            whole, bit = corrected
+            place = offset + bit // 8
+            findings.append(Finding("corrected", file.path, place, place + 1, text=f"bit {bit % 8}"))
+            found = record.unpack(whole, 0, offset, seed)
+    return found
+
+
+READ_SIZE = 1024
+CORRECTION_SIZE = 1024 * 1024
 
 
 @attrs.define

@@ -99,7 +99,7 @@ def test_the_index_answers_like_a_dictionary(seed: int, monkeypatch: pytest.Monk
         elif choice < 0.95:
             start = rng.randint(model.start, min(model.last + 3, model.start + rng.choice((3, 90))))
             gone = [s for s in sorted(model.live) if s < start]
-            assert index.raise_start(start) == [PLACE_MIN + s for s in gone]
+            assert index.raise_start(start) == [(s, PLACE_MIN + s, model.live[s][1]) for s in gone]
             for sequence in gone:
                 del model.live[sequence]
             model.lost = {s for s in model.lost if s >= start}

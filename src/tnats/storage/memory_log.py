@@ -1,0 +1,76 @@
+"""Messages in memory: the store of memory streams. Lost with the process, as they are meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tnats.storage.errors import DataDamaged, StorageError
+from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
+from tnats.storage.message_log import Message, sequence_at
+from tnats.storage.record import Finding
+
+
+class MemoryLog:
+    """A `MessageLog` without a disk."""
+
+    def __init__(self, *, first_sequence: int = 1) -> None:
+        self.index = MessageIndex(first_sequence)
+        self.last_time_ns = 0
+        self.trouble: StorageError | None = None
+        self.findings: list[Finding] = []
+        self._messages: dict[int, Message] = {}
+
+    def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+        return len(subject) + len(headers) + len(payload) + 16
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            if self.index.place(message.sequence) != LOST:
+                continue
+            if message.sequence > self.index.last:
+                self.last_time_ns = message.time_ns
+            size = self.size_of(message.subject, message.headers, message.payload)
+            self.index.put(message.sequence, message.subject, size, PLACE_MIN)
+            self._messages[message.sequence] = message
+
+    def load_nowait(self, sequence: int) -> Message | None:
+        message = self._messages.get(sequence)
+        if message is None:
+            if self.index.start <= sequence <= self.index.last and self.index.place(sequence) == LOST:
+                raise DataDamaged(f"message {sequence} is lost")
+            raise KeyError(sequence)
+        return message
+
+    async def load(self, sequence: int) -> Message:
+        message = self.load_nowait(sequence)
+        assert message is not None
+        return message
+
+    def remove(self, sequences: Iterable[int], *, erase: bool = True) -> int:
+        count = 0
+        for sequence in sequences:
+            if self.index.remove(sequence):
+                del self._messages[sequence]
+                count += 1
+        return count
+
+    def raise_start(self, start: int) -> int:
+        removed = self.index.raise_start(start)
+        for sequence, _, _ in removed:
+            del self._messages[sequence]
+        return len(removed)
+
+    def skip(self, first: int, last: int) -> None:
+        self.index.skip(first, last)
+
+    async def sequence_at(self, time_ns: int) -> int:
+        return await sequence_at(self, time_ns)
+
+    async def checkpoint(self) -> bytes:
+        return b""
+
+    async def release(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._messages.clear()

@@ -1,0 +1,116 @@
+"""The interface of a stream's message store, which `StreamLog` (files) and `MemoryLog` share.
+
+A log stores what its stream decided: sequences, times and removals come from committed entries, and every call is
+idempotent under replay of these entries in order. `index` answers every question that needs no message content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import attrs
+
+from tnats.storage.errors import StorageError
+from tnats.storage.index import MessageIndex
+from tnats.storage.record import Finding
+
+
+@attrs.define(slots=True)
+class Message:
+    """One stored message. `headers` is the whole header block, or empty."""
+
+    sequence: int
+    time_ns: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+class MessageLog(Protocol):
+    """A stream's messages. One task appends, removes and checkpoints; any task may read."""
+
+    @property
+    def index(self) -> MessageIndex:
+        """For reading only."""
+
+    @property
+    def last_time_ns(self) -> int:
+        """Time of the message with the highest sequence that was ever appended; 0 when none was."""
+
+    @property
+    def trouble(self) -> StorageError | None:
+        """Why the log should be given nothing more: StoreFull (passes) or StoreFrozen (until restart)."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What opening and reading brought to light."""
+
+    def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+        """What a message counts toward `bytes`, as NATS counts it for this kind of storage."""
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store committed messages, sequences ascending. Those that are there or were removed are passed over.
+
+        Sequences that are jumped over count as lost: `skip` says otherwise. Never fails: what cannot be written
+        stays in memory, `trouble` says why, and `checkpoint` tries again.
+        """
+
+    def load_nowait(self, sequence: int) -> Message | None:
+        """A live message if it can be had without waiting, else None.
+
+        Raises KeyError when the sequence is not live, DataDamaged when it is lost or unreadable.
+        """
+
+    async def load(self, sequence: int) -> Message:
+        """A live message. Raises as `load_nowait`, and DiskError."""
+
+    def remove(self, sequences: Iterable[int], *, erase: bool = True) -> int:
+        """Remove messages, or declare lost ones removed; returns how many were live. `erase` overwrites the content."""
+
+    def raise_start(self, start: int) -> int:
+        """Remove every message below `start`; returns how many. The next sequence is at least `start`."""
+
+    def skip(self, first: int, last: int) -> None:
+        """Count the sequences from `first` to `last` as used and, where no message is live, as removed."""
+
+    async def sequence_at(self, time_ns: int) -> int:
+        """The first live sequence whose message is not older than `time_ns`; 0 when there is none."""
+
+    async def checkpoint(self) -> bytes:
+        """Make everything durable; returns a note to be stored durably before `release`.
+
+        Raises StoreFull, StoreFrozen.
+        """
+
+    async def release(self) -> None:
+        """Free what the last checkpoint no longer needs. Raises StoreFrozen."""
+
+    async def close(self) -> None:
+        """Close files without making anything durable."""
+
+
+async def sequence_at(log: MessageLog, time_ns: int) -> int:
+    """Binary search by time over the live messages of a log; damaged ones are passed over."""
+    index = log.index
+    low, high = index.first, index.last + 1
+    while low < high:
+        middle = (low + high) // 2
+        sequence = index.next_live(middle)
+        message = None
+        while sequence and sequence < high and message is None:
+            message = await _load_readable(log, sequence)
+            if message is None:
+                sequence = index.next_live(sequence + 1)
+        if message is None or message.time_ns >= time_ns:
+            high = middle
+        else:
+            low = sequence + 1
+    return index.next_live(low)
+
+
+async def _load_readable(log: MessageLog, sequence: int) -> Message | None:
+    try:
+        return await log.load(sequence)
+    except (StorageError, KeyError):
+        return None

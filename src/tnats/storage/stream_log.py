@@ -1,0 +1,515 @@
+"""A stream's messages in segment files.
+
+Theory of operation
+-------------------
+* The journal has every entry first. What is appended here goes to the page cache at once and to the medium at the
+  next `checkpoint`; until then a crash is repaired by replaying the journal. So nothing here is ever waited for
+  by a publisher, and a thousand streams cost no syncs but at checkpoints.
+* Records carry their sequence, and of several about one sequence the last (by segment number and offset) counts. So a
+  hole is filled by writing the message into the current segment, and compaction is appending live messages again.
+* A removed message is erased in place (`hot.ERASED`), at the next checkpoint and not before, so that no content goes
+  before its removal is durable. Sequences whose records go with their segment are kept as `record.GAP` ranges.
+  Therefore a sequence of which no file knows anything is *lost*, never silently skipped.
+* The checkpoint's note (kept by the journal) says what the files must hold at least.
+* A segment with damaged bytes is never compacted, and set aside instead of removed.
+
+Errors: see `MessageLog.append`. A failed write or sync freezes the log; no space keeps messages in memory until the
+next checkpoint.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+import trio
+
+from tnats.runtime.api import Clock, Disk, DiskError, File
+from tnats.storage import hot, record, segment
+from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
+from tnats.storage.message_log import Message, sequence_at
+from tnats.storage.record import Finding
+from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+
+IN_MEMORY = PLACE_MIN
+"""Place of a message that is not written yet."""
+
+OPEN_SEGMENTS_MAX = 8
+"""Clean segments kept open for reading, by stream: descriptors are few and streams are many."""
+
+NOTE = struct.Struct("<QQQQ")
+
+
+@attrs.define
+class StreamLogOptions:
+    segment_bytes: int = 8 * 1024 * 1024
+    compact_below: float = 0.5
+    """A sealed segment is rewritten when less than this part of it is live."""
+
+
+@attrs.define(eq=False)
+class Segment:
+    number: int
+    path: str
+    seed: int
+    end: int
+    file: File | None = None
+    live: int = 0
+    live_bytes: int = 0
+    lowest: int = 1 << 63
+    highest: int = 0
+    is_dirty: bool = False
+    is_new: bool = False
+    is_damaged: bool = False
+    erasures: list[tuple[int, int, bool]] = attrs.field(factory=list)
+    """(offset, sequence, overwrite the content) of removed messages whose records still stand."""
+
+    def hold(self, sequence: int, size: int) -> None:
+        """A live message stands here."""
+        self.live += 1
+        self.live_bytes += size
+        self.note(sequence, sequence)
+
+    def note(self, first: int, last: int) -> None:
+        self.lowest = min(self.lowest, first)
+        self.highest = max(self.highest, last)
+
+
+class StreamLog:
+    """A `MessageLog` in files. Made by `open_stream_log`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        entropy: Callable[[int], bytes],
+        directory: str,
+        name: str,
+        store_id: bytes,
+        options: StreamLogOptions,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self.directory = directory
+        self.name = name
+        self._store_id = store_id
+        self._options = options
+        self.index = MessageIndex()
+        self.last_time_ns = 0
+        self.trouble: StorageError | None = None
+        self.findings: list[Finding] = []
+        self.segments: dict[int, Segment] = {}
+        self.current: Segment | None = None
+        self.next_number = 1
+        self._unwritten: dict[int, Message] = {}
+        self._new_gaps: list[tuple[int, int]] = []
+        self._doomed: list[Segment] = []
+        """Dead segments that the last checkpoint made superfluous."""
+        self._writing = trio.Lock()
+        self.holes: list[tuple[str, int, int]] = []
+        """(path, start, end) of what was neither record nor empty when the log was opened."""
+        self.foreign: list[str] = []
+        """Files whose header names another place: kept aside whatever they turn out to be."""
+        self._unreadable: list[str] = []
+        """Segments without a readable header."""
+
+    def end_recovery(self) -> None:
+        """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
+        lost = self.index.absent(self.index.start, self.index.last, LOST)
+        kind = "damaged" if lost else "torn"
+        self.findings += [Finding(kind, path, start, end, group=self.name) for path, start, end in self.holes]
+        self.findings += [Finding(kind, path, group=self.name, text="header unreadable") for path in self._unreadable]
+        self.findings += [
+            Finding("lost", self.directory, first, last + 1, group=self.name, text="messages") for first, last in lost
+        ]
+        self.holes.clear()
+        self._unreadable.clear()
+
+    # -------------------------------------------------------------- storing
+
+    def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+        return 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        index = self.index
+        for message in messages:
+            sequence = message.sequence
+            if index.place(sequence) != LOST:
+                continue
+            if sequence > index.last:
+                self.last_time_ns = message.time_ns
+            index.put(
+                sequence, message.subject, self.size_of(message.subject, message.headers, message.payload), IN_MEMORY
+            )
+            self._unwritten[sequence] = message
+        if self.trouble is None:
+            await self._write_messages()
+
+    async def _write_messages(self) -> None:
+        """Write what stands in memory only. Sets `trouble` when that fails."""
+        async with self._writing:
+            messages = list(self._unwritten.values())
+            records = [_record(message) for message in messages]
+            try:
+                await self._write(records, [IN_MEMORY] * len(records))
+            except StorageError as exc:
+                self.trouble = exc
+
+    async def _write(self, records: list[hot.Record], places: list[int]) -> None:
+        """Append records to the current segment, rolling as needed.
+
+        A message is written only if its place is still the one in `places`. Raises StoreFull, StoreFrozen.
+        """
+        position = 0
+        while position < len(records):
+            room = await self._room(record.record_size(*records[position][4:]))
+            batch: list[hot.Record] = []
+            while position < len(records):
+                each = records[position]
+                if each[0] == record.MESSAGE and self.index.place(each[2]) != places[position]:
+                    position += 1
+                    continue
+                size = record.record_size(*each[4:])
+                if batch and size > room:
+                    break
+                room -= size
+                batch.append(each)
+                position += 1
+            self._write_batch(batch)
+
+    def _write_batch(self, batch: list[hot.Record]) -> None:
+        if not batch:
+            return
+        current = self.current
+        assert current is not None
+        assert current.file is not None
+        packed, offsets = hot.pack(batch, current.end, current.seed, current.end)
+        try:
+            current.file.pwrite([packed], current.end)
+        except DiskError as exc:
+            self._seal_failed(current)
+            raise self._failure(exc) from exc
+        current.end += len(packed)
+        current.is_dirty = True
+        for each, offset in zip(batch, offsets, strict=True):
+            kind, _, sequence, stamp = each[:4]
+            if kind == record.GAP:
+                current.note(sequence, sequence + stamp - 1)
+                continue
+            place, size = self.index.place(sequence), self.index.size(sequence)
+            if place == IN_MEMORY:
+                del self._unwritten[sequence]
+            else:
+                self._let_go(place, size)
+            self.index.move(sequence, current.number << 32 | offset)
+            current.hold(sequence, size)
+
+    def _seal_failed(self, current: Segment) -> None:
+        """Nothing is written behind a failed write: the next record begins a new segment."""
+        current.is_dirty = True
+        self.current = None
+
+    def _failure(self, exc: DiskError) -> StorageError:
+        if exc.errno in NO_SPACE:
+            return StoreFull(f"stream {self.name}: {exc}")
+        self.trouble = StoreFrozen(f"stream {self.name} takes no more writes until the server is restarted: {exc}")
+        return self.trouble
+
+    async def _room(self, size: int) -> int:
+        """Bytes left in the current segment for a record of `size`, after beginning a new one if it does not fit."""
+        current = self.current
+        if current is not None and current.end > DATA_START and current.end + size > self._options.segment_bytes:
+            footer = record.pack_one(record.FOOTER, offset=current.end, seed=current.seed, index=self.next_number)
+            self.current = None
+            try:
+                assert current.file is not None
+                current.file.pwrite([footer], current.end)
+            except DiskError as exc:
+                raise self._failure(exc) from exc
+            current.end += len(footer)
+            current = None
+        if current is None:
+            current = self.current = await self._create_segment()
+        return self._options.segment_bytes - current.end
+
+    async def _create_segment(self) -> Segment:
+        number = self.next_number
+        path = f"{self.directory}/{number:016d}.seg"
+        seed = int.from_bytes(self._entropy(4), "little")
+        header = SegmentHeader(segment.STREAM, number, self.name, self._store_id, seed, self._clock.wall_ns())
+        try:
+            file = await segment.create_segment(self._disk, path, header.area(), b"", size=0, durable=False)
+        except DiskError as exc:
+            raise self._failure(exc) from exc
+        self.next_number += 1
+        created = Segment(number, path, seed, DATA_START, file, is_dirty=True, is_new=True)
+        self.segments[number] = created
+        return created
+
+    # -------------------------------------------------------------- removing
+
+    def remove(self, sequences: Iterable[int], *, erase: bool = True) -> int:
+        index = self.index
+        count = 0
+        for sequence in sequences:
+            place = index.place(sequence)
+            size = index.size(sequence) if place >= PLACE_MIN else 0
+            if index.remove(sequence):
+                count += 1
+                self._forget(place, sequence, size, erase=erase)
+            elif place == LOST and index.place(sequence) == REMOVED:
+                self._new_gaps.append((sequence, sequence))
+        return count
+
+    def _forget(self, place: int, sequence: int, size: int, *, erase: bool) -> None:
+        if place == IN_MEMORY:
+            del self._unwritten[sequence]
+            self._new_gaps.append((sequence, sequence))
+            return
+        self._let_go(place, size).erasures.append((place & 0xFFFFFFFF, sequence, erase))
+
+    def _let_go(self, place: int, size: int) -> Segment:
+        """The record at `place` is not the live one of its message any more."""
+        holder = self.segments[place >> 32]
+        holder.live -= 1
+        holder.live_bytes -= size
+        return holder
+
+    def raise_start(self, start: int) -> int:
+        removed = self.index.raise_start(start)
+        for sequence, place, size in removed:
+            if place == IN_MEMORY:
+                del self._unwritten[sequence]
+            else:
+                self._let_go(place, size)
+        return len(removed)
+
+    def skip(self, first: int, last: int) -> None:
+        self.index.skip(first, last)
+        self._new_gaps.append((first, last))
+
+    # -------------------------------------------------------------- reading
+
+    def load_nowait(self, sequence: int) -> Message | None:
+        place = self._live_place(sequence)
+        if place == IN_MEMORY:
+            return self._unwritten[sequence]
+        holder = self.segments[place >> 32]
+        if holder.file is None:
+            return None
+        offset = place & 0xFFFFFFFF
+        data = holder.file.pread_cached(self.index.size(sequence) + SIZE_SLACK, offset)
+        if data is None:
+            return None
+        found = record.unpack(data, 0, offset, holder.seed)
+        return _message(found) if _is_message(found, sequence) else None
+
+    async def load(self, sequence: int) -> Message:
+        message = self.load_nowait(sequence)
+        if message is not None:
+            return message
+        place = self._live_place(sequence)
+        holder = self.segments[place >> 32]
+        found = None
+        try:
+            file = await self._open(holder)
+            found = await segment.read_at(file, place & 0xFFFFFFFF, holder.seed, self.findings)
+        except DiskError:
+            if self.index.place(sequence) == place:
+                raise
+        if not _is_message(found, sequence):
+            if self.index.place(sequence) != place:  # moved or removed meanwhile
+                return await self.load(sequence)
+            holder.is_damaged = True
+            raise DataDamaged(f"message {sequence} of stream {self.name} cannot be read ({holder.path})")
+        return _message(found)
+
+    def _live_place(self, sequence: int) -> int:
+        place = self.index.place(sequence)
+        if place >= PLACE_MIN:
+            return place
+        if place == LOST and sequence <= self.index.last:
+            raise DataDamaged(f"message {sequence} of stream {self.name} is lost")
+        raise KeyError(sequence)
+
+    async def _open(self, holder: Segment) -> File:
+        if holder.file is None:
+            file = await self._disk.open(holder.path)
+            if holder.file is None:
+                holder.file = file
+                self._close_surplus(holder)
+            else:
+                file.close()
+        return holder.file
+
+    def _close_surplus(self, keep: Segment) -> None:
+        idle = [
+            each
+            for each in self.segments.values()
+            if each.file is not None and not each.is_dirty and each not in (self.current, keep)
+        ]
+        for each in idle[: max(0, len(idle) - OPEN_SEGMENTS_MAX)]:
+            assert each.file is not None
+            each.file.close()
+            each.file = None
+
+    async def sequence_at(self, time_ns: int) -> int:
+        return await sequence_at(self, time_ns)
+
+    # -------------------------------------------------------------- checkpoints
+
+    async def checkpoint(self) -> bytes:
+        if isinstance(self.trouble, StoreFrozen):
+            raise self.trouble
+        self.trouble = None
+        await self._write_messages()
+        if self.trouble is not None:
+            raise self.trouble
+        note = NOTE.pack(self.index.start, self.index.last, self.index.messages, self.index.bytes)
+        try:
+            async with self._writing:
+                await self._compact()
+                doomed = await self._write_removals()
+            for each in list(self.segments.values()):
+                if each.is_dirty and each not in doomed:
+                    file = await self._open(each)
+                    each.is_dirty = False
+                    await file.sync()
+                    self._close_surplus(each)
+            new = [each for each in self.segments.values() if each.is_new]
+            if new:
+                await self._disk.sync_dir(self.directory)
+            for each in new:
+                each.is_new = False
+        except DiskError as exc:
+            if exc.errno not in NO_SPACE:
+                raise self._failure(exc) from exc
+            self.trouble = self._failure(exc)
+            raise self.trouble from exc
+        self._doomed += [each for each in doomed if each not in self._doomed]
+        return note
+
+    async def _write_removals(self) -> list[Segment]:
+        """Erase removed messages in place and write the gaps; returns the segments that nothing needs any more."""
+        doomed = []
+        for each in list(self.segments.values()):
+            if each.live == 0 and each is not self.current:
+                if each not in self._doomed:
+                    self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
+                doomed.append(each)
+            elif each.erasures:
+                erasures, each.erasures = each.erasures, []
+                await self._erase(each, erasures)
+        gaps, self._new_gaps = self._new_gaps, []
+        records: list[hot.Record] = [
+            (record.GAP, 0, max(first, self.index.start), last - max(first, self.index.start) + 1, b"", b"", b"")
+            for first, last in merged(gaps)
+            if last >= self.index.start
+        ]
+        try:
+            await self._write(records, [0] * len(records))
+        except StorageError:
+            self._new_gaps += gaps
+            raise
+        return doomed
+
+    async def _erase(self, holder: Segment, erasures: list[tuple[int, int, bool]]) -> None:
+        file = await self._open(holder)
+        holder.is_dirty = True
+        for offset, sequence, overwrite in erasures:
+            front = await file.pread(hot.HEADER_SIZE, offset)
+            size = int.from_bytes(front[8:12], "little") if len(front) == hot.HEADER_SIZE else 0
+            if not hot.HEADER_SIZE <= size <= holder.end - offset:
+                holder.is_damaged = True
+                continue
+            body = bytes(size - hot.HEADER_SIZE)
+            packed = hot.pack([(hot.ERASED, 0, sequence, 0, b"", b"", body)], offset, holder.seed, offset)[0]
+            file.pwrite([packed if overwrite else packed[: hot.HEADER_SIZE]], offset)
+
+    async def _compact(self) -> None:
+        """Write the live messages of sparse sealed segments again."""
+        for each in list(self.segments.values()):
+            if each is self.current or each.is_damaged or not each.live:
+                continue
+            if each.live_bytes >= self._options.compact_below * (each.end - DATA_START):
+                continue
+            records: list[hot.Record] = []
+            places = []
+            sequence = self.index.next_live(each.lowest)
+            while sequence and sequence <= each.highest:
+                place = self.index.place(sequence)
+                if place >> 32 == each.number:
+                    try:
+                        message = await self.load(sequence)
+                    except DataDamaged:
+                        break
+                    records.append(
+                        (
+                            record.MESSAGE,
+                            0,
+                            sequence,
+                            message.time_ns,
+                            message.subject,
+                            message.headers,
+                            message.payload,
+                        )
+                    )
+                    places.append(place)
+                sequence = self.index.next_live(sequence + 1)
+            else:
+                await self._write(records, places)
+
+    async def release(self) -> None:
+        for each in self._doomed:
+            try:
+                if each.file is not None:
+                    each.file.close()
+                    each.file = None
+                if each.is_damaged:
+                    await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
+                    aside = f"{self.directory}/{QUARANTINE}/{each.path.rpartition('/')[2]}"
+                    await self._disk.rename(each.path, aside)
+                else:
+                    await self._disk.unlink(each.path)
+            except DiskError as exc:
+                raise self._failure(exc) from exc
+            self.segments.pop(each.number, None)
+        self._doomed.clear()
+
+    async def close(self) -> None:
+        for each in self.segments.values():
+            if each.file is not None:
+                each.file.close()
+                each.file = None
+
+
+SIZE_SLACK = 16
+"""A record takes at most this much more than the size that NATS counts for its message."""
+
+
+def _record(message: Message) -> hot.Record:
+    key, head, body = message.subject, message.headers, message.payload
+    return (record.MESSAGE, 0, message.sequence, message.time_ns, key, head, body)
+
+
+def _is_message(found: record.Record | None, sequence: int) -> bool:
+    return found is not None and found.kind == record.MESSAGE and found.index == sequence
+
+
+def _message(found: record.Record | None) -> Message:
+    assert found is not None
+    return Message(found.index, found.stamp, found.key, found.head, found.body)
+
+
+def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted and joined ranges."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result

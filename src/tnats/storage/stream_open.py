@@ -1,0 +1,131 @@
+"""Opening a stream's message log: its index is built by scanning the segments.
+
+It goes from the last record to the first, since of several about one sequence the last counts. Everything that was
+written since the last checkpoint is also in the journal, so the caller replays that afterwards. What the files hold
+beyond it is used too: it is a second copy for the day when the journal is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tnats.runtime.api import Clock, Disk
+from tnats.storage import hot, record, segment
+from tnats.storage.index import LOST, MessageIndex
+from tnats.storage.segment import SegmentHeader
+from tnats.storage.stream_log import NOTE, Segment, StreamLog, StreamLogOptions
+
+
+async def open_stream_log(
+    disk: Disk,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    directory: str,
+    *,
+    name: str,
+    store_id: bytes,
+    options: StreamLogOptions,
+    note: bytes = b"",
+    first_sequence: int = 1,
+) -> StreamLog:
+    """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
+
+    The caller then replays the journal entries behind the checkpoint and calls `end_recovery`. `first_sequence` is for
+    a log without a note. Raises StoreRefused, DiskError.
+    """
+    await disk.mkdir(directory)
+    await disk.sync_dir(directory.rpartition("/")[0])
+    log = StreamLog(disk, clock, entropy, directory, name, store_id, options)
+    await _Opening(log, disk, store_id).run(note, first_sequence)
+    return log
+
+
+class _Opening:
+    """Builds a log's index from its segments."""
+
+    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes) -> None:
+        self.log = log
+        self.disk = disk
+        self.store_id = store_id
+        self.latest_time_of = 0
+        """Highest sequence that was found."""
+
+    async def run(self, note: bytes, first_sequence: int) -> None:
+        log = self.log
+        start, last = first_sequence, first_sequence - 1
+        if note:
+            start, last, _, _ = NOTE.unpack(note)
+        log.index = MessageIndex(start)
+        for entry in reversed(await self.disk.list(log.directory)):
+            path = f"{log.directory}/{entry.name}"
+            stem, _, extension = entry.name.partition(".")
+            if extension == "seg.tmp":
+                await self.disk.unlink(path)
+            elif extension == "seg" and stem.isdecimal():
+                log.next_number = max(log.next_number, int(stem) + 1)
+                await self.read_segment(path, int(stem), entry.size)
+        log.index.extend(last)
+        log.index.settle()
+        log.segments = dict(sorted(log.segments.items()))
+
+    async def read_segment(self, path: str, number: int, size: int) -> None:
+        log = self.log
+        file = await self.disk.open(path)
+        data = bytearray(await file.pread(size, 0))
+        header, findings = segment.read_header(data, path)
+        log.findings += findings
+        if header is not None and not self.is_ours(header, number):
+            log.foreign.append(path)
+            header = None
+        scan = None if header is None else segment.scan(data, header.seed, path)
+        holder = Segment(
+            number, path, header.seed if header is not None else 0, len(data), file, is_dirty=True, is_new=True
+        )
+        log.segments[number] = holder
+        holes = [(0, max(1, len(data)))] if scan is None else scan.holes
+        holder.is_damaged = bool(holes)
+        log.holes += [(path, start, end) for start, end in holes]
+        if scan is not None:
+            log.findings += scan.findings
+            for offset, value in scan.corrected:
+                file.pwrite([bytes([value])], offset)
+            for found in reversed(scan.records):
+                self.take(holder, found, data)
+            sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
+            if number + 1 == log.next_number and not holes and not sealed and scan.end == len(data):
+                log.current = holder
+                return
+        file.close()
+        holder.file = None
+
+    def is_ours(self, header: SegmentHeader, number: int) -> bool:
+        owner = (header.role, header.number, header.group, header.store_id)
+        return owner == (segment.STREAM, number, self.log.name, self.store_id)
+
+    def take(self, holder: Segment, found: hot.Found, data: bytearray) -> None:
+        position, _, kind, _, index, stamp, key_size = found[:7]
+        if kind == record.MESSAGE:
+            start = position + hot.HEADER_SIZE
+            self.place(holder, found, bytes(data[start : start + key_size]))
+        elif kind == hot.ERASED:
+            holder.note(index, index)
+            self.log.index.skip(index, index)
+        elif kind == record.GAP:
+            holder.note(index, index + stamp - 1)
+            self.log.index.skip(index, index + stamp - 1)
+
+    def place(self, holder: Segment, found: hot.Found, subject: bytes) -> None:
+        offset, record_size, _, _, sequence, stamp, key_size, head_size = found[:8]
+        log = self.log
+        holder.note(sequence, sequence)
+        if sequence < log.index.start:
+            return
+        if sequence > self.latest_time_of:
+            self.latest_time_of = sequence
+            log.last_time_ns = stamp
+        if log.index.place(sequence) != LOST:
+            return  # a later record about this sequence counts
+        body_size = record_size - hot.HEADER_SIZE - key_size - head_size
+        size = 30 + key_size + body_size + (4 + head_size if head_size else 0)
+        log.index.put(sequence, subject, size, holder.number << 32 | offset)
+        holder.hold(sequence, size)
