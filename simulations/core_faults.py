@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,7 @@ from tnats.client.errors import ConnectionLost
 from tnats.harness.scenario import Scenario, expect
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim import rules
+from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.rules import Rule
 from tnats.runtime.sim.world import World
@@ -131,15 +133,40 @@ class CoreFaults(Scenario):
                 rules.splits(some, ["server"], chance=0.9),
             ]
             with world.fabric.apply(rng.choice(kinds)):
+                victim = world.nodes["server"] if rng.random() < 0.5 else world.nodes[rng.choice(some)]
                 if rng.random() < 0.2:
-                    world.nodes["server"].pause()
+                    victim.pause()
+                elif rng.random() < 0.2:
+                    victim.slow_down(rng.choice([100_000, 10_000_000]))
                 await world.sleep_ns(rng.randrange(6_000_000_000))
-                world.nodes["server"].resume()
+                victim.slow_down(0)
+                victim.resume()
+            if rng.random() < 0.2:
+                await self.restart(world, rng)
             await world.sleep_ns(rng.randrange(1_000_000_000))
+
+    async def restart(self, world: World, rng: random.Random) -> None:
+        """Let the server die in one way or another, and come back."""
+        server = world.nodes["server"]
+        try:
+            way = rng.randrange(3)
+            if way == 0:
+                server.kill()
+            elif way == 1:
+                server.power_loss(rng.choice(list(CrashPolicy)))
+            else:
+                await server.stop()
+            await world.sleep_ns(rng.randrange(3_000_000_000))
+        finally:
+            if not server.running:
+                server.start()
 
     async def settle(self, world: World) -> None:
         # Long enough for every client to find its dead connection out, and to come back.
-        await world.sleep_ns(60 * SECOND_NS)
+        await world.sleep_ns(30 * SECOND_NS)
+        if not world.nodes["server"].running:  # an orderly stop was under way when the faults ended
+            world.nodes["server"].start()
+        await world.sleep_ns(30 * SECOND_NS)
         for publisher in self.publishers:
             publisher.healed.set()
         with world.deadline(120 * SECOND_NS):

@@ -9,6 +9,7 @@ normally outside of simulations.
 from __future__ import annotations
 
 import builtins
+import io
 import os
 import random
 import socket
@@ -34,13 +35,18 @@ GUARDED: tuple[tuple[object, tuple[str, ...]], ...] = (
             "sleep",
         ),
     ),
-    (os, ("urandom", "getrandom", "open", "write", "read", "fsync", "fdatasync")),
+    (
+        os,
+        ("urandom", "getrandom", "open", "read", "write", "fsync", "fdatasync", "listdir", "scandir", "mkdir",
+         "rename", "replace", "unlink", "remove", "rmdir", "fork"),
+    ),
     (
         random,
         ("random", "randint", "randrange", "choice", "choices", "shuffle", "sample", "uniform", "getrandbits",
          "randbytes", "seed", "_urandom"),
     ),
     (builtins, ("open",)),
+    (io, ("open",)),
     (socket, ("create_connection", "getaddrinfo", "gethostbyname", "gethostname")),
     (socket.socket, ("connect", "connect_ex", "bind", "listen", "accept")),
     (threading.Thread, ("start",)),

@@ -14,7 +14,7 @@ from tnats.runtime.sim.chance import SimChance, stream
 from tnats.runtime.sim.clock import Oscillator, SimClock
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_image import CrashPolicy
-from tnats.runtime.sim.life import Life, current_life, life_of
+from tnats.runtime.sim.life import Life, current_life
 from tnats.runtime.sim.network import SimNetwork
 from tnats.runtime.sim.process import LINES_KEPT_MAX, SimProcess
 from tnats.runtime.sim.processor import SimProcessor
@@ -186,7 +186,7 @@ class Node:
         if self.running and not self.paused:
             self.world.trace.add(kinds.NODE, self.life_count, PAUSE)
             self.paused = True
-            self.world.schedule.keep_back(self.life, life_of)
+            self.world.schedule.keep_back(self.life)
 
     def resume(self) -> None:
         """End a `pause`, or a stall. No error if it does not stand still."""
@@ -197,11 +197,15 @@ class Node:
         self.world.schedule.release(self.life)
         self.world.timeline.at(self.world.timeline.now_ns, nothing)
 
+    def slow_down(self, step_ns: int) -> None:
+        """From now on each batch of its task steps costs it `step_ns` (a starved or throttled processor); 0 ends it."""
+        self.world.schedule.charge(self.life, (lambda: self.stall(step_ns)) if step_ns else None)
+
     def stall(self, duration_ns: int) -> None:
         """Keep all its tasks from running for `duration_ns` from now: a plain call took that long."""
         timeline = self.world.timeline
         self.busy_until_ns = max(self.busy_until_ns, timeline.now_ns) + duration_ns
-        self.world.schedule.keep_back(self.life, life_of)
+        self.world.schedule.keep_back(self.life)
         timeline.at(self.busy_until_ns, self._unstall, self.life)
 
     def _unstall(self, life: Life) -> object:

@@ -32,8 +32,17 @@ class Schedule:
     orders that shuffling almost never does (after PCT, Burckhardt et al. 2010).
     """
 
-    def __init__(self, rng: random.Random, policy: Policy, on_batch: Callable[[list[int]], None]) -> None:
-        """`on_batch` gets the relative counters of each non-empty batch in the order in which its tasks will run."""
+    def __init__(
+        self,
+        rng: random.Random,
+        policy: Policy,
+        on_batch: Callable[[list[int]], None],
+        owner_of: Callable[[trio.lowlevel.Task], object],
+    ) -> None:
+        """`on_batch` gets the relative counters of each non-empty batch in the order in which its tasks will run.
+
+        `owner_of` ascribes a task to whom it can be kept back with, or charged to.
+        """
         self._rng = rng
         self._policy = policy
         self._on_batch = on_batch
@@ -41,7 +50,8 @@ class Schedule:
         self._priorities: dict[int, float] = {}
         self._released: list[trio.lowlevel.Task] = []
         self._kept: dict[object, list[trio.lowlevel.Task]] = {}
-        self._owner_of: Callable[[trio.lowlevel.Task], object] | None = None
+        self._owner_of = owner_of
+        self._charged: dict[object, Callable[[], None]] = {}
 
     def shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
         """Put `batch` in the order in which its tasks run, last first, without those that are kept back."""
@@ -57,6 +67,8 @@ class Schedule:
                 batch.reverse()
             else:
                 batch.sort(key=self._priority)
+        if self._charged:
+            self._charge(batch)
         if batch:
             if self._base is None:
                 self._base = min(task._counter for task in batch)
@@ -77,17 +89,27 @@ class Schedule:
             self._priorities[counter] = self._rng.random()
         return self._priorities[counter]
 
-    def keep_back(self, owner: object, owner_of: Callable[[trio.lowlevel.Task], object]) -> None:
-        """From the next batch on, leave out the tasks that `owner_of` ascribes to `owner`, until `release(owner)`."""
-        self._owner_of = owner_of
+    def keep_back(self, owner: object) -> None:
+        """From the next batch on, leave out the tasks of `owner`, until `release(owner)`."""
         self._kept.setdefault(owner, [])
 
     def release(self, owner: object) -> None:
         """Let the tasks of `owner` run again from the next batch on. No error if they were not kept back."""
         self._released += self._kept.pop(owner, [])
 
+    def charge(self, owner: object, call: Callable[[], None] | None) -> None:
+        """Make `call` before each batch in which tasks of `owner` run; None ends it."""
+        self._charged.pop(owner, None)
+        if call is not None:
+            self._charged[owner] = call
+
+    def _charge(self, batch: list[trio.lowlevel.Task]) -> None:
+        owners = dict.fromkeys(self._owner_of(task) for task in batch)
+        for owner in owners:
+            if owner in self._charged:
+                self._charged[owner]()
+
     def _keep_back(self, batch: list[trio.lowlevel.Task]) -> None:
-        assert self._owner_of is not None
         running = []
         for task in batch:
             waiting = self._kept.get(self._owner_of(task))

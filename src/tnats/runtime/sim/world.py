@@ -24,6 +24,7 @@ from tnats.runtime.sim.buggify import Buggify
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.fabric import Fabric
 from tnats.runtime.sim.guard import guarded
+from tnats.runtime.sim.life import life_of
 from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.scheduler import Policy, Schedule, scheduled
 from tnats.runtime.sim.timeline import Timeline, deadline_of_time
@@ -87,7 +88,7 @@ class World:
         self.seed = seed
         self.timeline = Timeline()
         self.trace = Trace(self.timeline, keep_lines=settings.keep_lines)
-        self.schedule = Schedule(stream(seed, "schedule"), settings.policy, self._on_batch)
+        self.schedule = Schedule(stream(seed, "schedule"), settings.policy, self._on_batch, life_of)
         self.fabric = Fabric(self.timeline, self.trace, seed)
         self.buggify = Buggify(seed, enabled=settings.buggify)
         self.nodes: dict[str, Node] = {}
@@ -138,6 +139,7 @@ class World:
         self.fabric.heal()
         self.buggify.enabled = False
         for node in self.nodes.values():
+            node.slow_down(0)
             node.resume()
             node.drive.faults.clear()
             node.descriptors_exhausted = False

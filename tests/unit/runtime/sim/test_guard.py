@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,14 @@ def open_a_file() -> object:
     return open(os.devnull, "rb").close()
 
 
+def read_a_path() -> object:
+    return Path(os.devnull).read_bytes()
+
+
+def list_a_directory() -> object:
+    return os.listdir("/")
+
+
 def resolve() -> object:
     return socket.getaddrinfo("127.0.0.1", 1)
 
@@ -78,6 +87,8 @@ LEAKS = [
     draw,
     choose,
     open_a_file,
+    read_a_path,
+    list_a_directory,
     resolve,
     bind_a_socket,
     start_a_thread,

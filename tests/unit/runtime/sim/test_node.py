@@ -198,6 +198,33 @@ def test_stalled_node_runs_later() -> None:
     assert len(ticks["other"]) == 111 or len(ticks["other"]) == 110
 
 
+def test_slow_processor_makes_everything_of_the_node_take_longer() -> None:
+    """With a cost for each batch of steps a node gets as much less done, until the cost is taken away."""
+
+    async def main(world: World) -> list[int]:
+        counts = []
+        done = [0]
+
+        async def worker(runtime: Runtime) -> None:
+            while True:
+                await runtime.clock.sleep_ns(1_000_000)
+                done[0] += 1
+
+        node = world.node("n1")
+        node.start(worker)
+        for step_ns in (0, 9_000_000, 0):
+            node.slow_down(step_ns)
+            before = done[0]
+            await world.sleep_ns(SECOND_NS)
+            counts.append(done[0] - before)
+        return counts
+
+    fast, slow, fast_again = run_world(1, main, CALM).unwrap()
+    assert fast >= 990
+    assert 95 <= slow <= 112
+    assert fast_again >= 980
+
+
 def test_paused_node_can_be_killed() -> None:
     """A node killed while it stands still is gone like any other."""
 

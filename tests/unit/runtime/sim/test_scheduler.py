@@ -11,6 +11,10 @@ import trio._core._run as trio_run
 from tnats.runtime.sim.scheduler import Policy, Schedule, scheduled
 
 
+def name_of(task: trio.lowlevel.Task) -> str:
+    return task.name
+
+
 def order_of_ten(seed: int, policy: Policy) -> tuple[list[int], list[list[int]]]:
     """In which order ten tasks run three steps each, and what the schedule reported."""
     order: list[int] = []
@@ -26,7 +30,7 @@ def order_of_ten(seed: int, policy: Policy) -> tuple[list[int], list[list[int]]]
             for number in range(10):
                 nursery.start_soon(worker, number)
 
-    with scheduled(Schedule(random.Random(seed), policy, batches.append)):
+    with scheduled(Schedule(random.Random(seed), policy, batches.append, name_of)):
         trio.run(main)
     return order, batches
 
@@ -64,7 +68,7 @@ def test_reported_tasks_are_counted_from_the_first() -> None:
 def test_kept_back_tasks_wait_for_their_release() -> None:
     """Tasks of an owner that is kept back take no step until released, and then go on where they were."""
     steps: list[str] = []
-    schedule = Schedule(random.Random(1), "random", lambda batch: None)
+    schedule = Schedule(random.Random(1), "random", lambda batch: None, name_of)
 
     async def worker(name: str) -> None:
         for _ in range(5):
@@ -74,7 +78,7 @@ def test_kept_back_tasks_wait_for_their_release() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker, "kept", name="kept")
-            schedule.keep_back("kept", lambda task: task.name)
+            schedule.keep_back("kept")
             await worker("free")
             assert "kept" not in steps
             schedule.release("kept")
@@ -90,7 +94,7 @@ def test_trio_is_left_as_it_was() -> None:
     before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r
     with (
         pytest.raises(ZeroDivisionError),
-        scheduled(Schedule(random.Random(1), "fifo", lambda batch: None)),
+        scheduled(Schedule(random.Random(1), "fifo", lambda batch: None, name_of)),
     ):
         raise ZeroDivisionError
     assert (trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r) == before
