@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (the program's own when None); returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] == "serve":
-        from tnats.server import serve
+        from tnats.cli import serve
 
         return serve.main(arguments[1:])
     from tnats.cli import app

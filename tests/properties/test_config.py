@@ -153,7 +153,7 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS | st.text(max_size=8), max_size=8))
 def test_any_command_line_gives_flags_or_an_answer(argv: list[str]) -> None:
     """Nothing but ConfigError comes out of flags, and redaction keeps the number of words."""
-    found = parse_flags(argv, program="n", version="1")
+    found = parse_flags(argv, program="n", version="1", own_version="2")
     assert len(redact_argv(argv)) == len(argv)
     if isinstance(found, Flags):
         options = read_options("f", read=lambda _: "port: 1", env={})

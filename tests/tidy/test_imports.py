@@ -89,8 +89,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "nacl",
         "bcrypt",
     ),
-    # The program itself: where the live runtime is made and handed to `compose`.
-    "tnats.server.serve": ("tnats.server", "tnats.runtime.live", API, "trio"),
     "tnats.testing": ("tnats.server", "tnats.client", API, "tnats.runtime.live", "tnats.runtime.sim", "trio", "pytest"),
     "tnats.harness": (
         "tnats.server",
@@ -164,7 +162,7 @@ def test_imports_follow_the_table(package: str) -> None:
 
 def test_the_table_has_no_circles() -> None:
     """The rows, read as arrows between packages, can be put in one order from inside to outside."""
-    rows_of_modules = ("tnats.broker.hot", "tnats.storage.hot", "tnats.client.connect", "tnats.server.serve")
+    rows_of_modules = ("tnats.broker.hot", "tnats.storage.hot", "tnats.client.connect")
     packages = [package for package in ALLOWED if package not in ("tnats.cli", "tnats.__main__", *rows_of_modules)]
     order: list[str] = []
     while len(order) < len(packages):

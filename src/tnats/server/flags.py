@@ -132,21 +132,25 @@ class Answer:
     exit_code: int = 0
 
 
-def parse_flags(argv: Sequence[str], *, program: str, version: str) -> Flags | Answer:
-    """`argv` without the program's name. `program` stands in the texts."""
+def parse_flags(argv: Sequence[str], *, program: str, version: str, own_version: str) -> Flags | Answer:
+    """`argv` without the program's name. `program` stands in the texts.
+
+    `version` is the nats-server release whose behaviour is offered, on a line of its own since scripts read it;
+    `own_version` is tnats's.
+    """
     try:
         flags, words = _scan(argv)
     except FlagError as error:
         return Answer(stdout=usage(program) + "\n", stderr=f"{error}\n")
     if flags.on("version"):
-        return Answer(stdout=_version_line(program, version))
+        return Answer(stdout=_version_lines(program, version, own_version))
     if flags.on("help"):
         return Answer(stdout=usage(program) + "\n")
     if flags.on("help_tls"):
         return Answer(stdout=tls_usage())
     for word in words[:1]:
         if word.lower() == "version":
-            return Answer(stdout=_version_line(program, version))
+            return Answer(stdout=_version_lines(program, version, own_version))
         if word.lower() == "help":
             return Answer(stdout=usage(program) + "\n")
         return Answer(stderr=f'{program}: unrecognized command: "{word}"\n', exit_code=1)
@@ -159,8 +163,8 @@ def parse_flags(argv: Sequence[str], *, program: str, version: str) -> Flags | A
     return flags
 
 
-def _version_line(program: str, version: str) -> str:
-    return f"{program}: v{version}\n"
+def _version_lines(program: str, version: str, own_version: str) -> str:
+    return f"{program}: v{version}\ntnats: v{own_version}\n"
 
 
 def _scan(argv: Sequence[str]) -> tuple[Flags, list[str]]:

@@ -13,7 +13,7 @@ from tnats.server.flags import FLAGS, Answer, Flags, merge, parse_flags, redact_
 
 
 def parse(line: str) -> Flags | Answer:
-    return parse_flags(line.split(), program="nats-server", version="2.15.1")
+    return parse_flags(line.split(), program="nats-server", version="2.15.1", own_version="0.1.0")
 
 
 def flags(line: str) -> Flags:
@@ -61,9 +61,9 @@ def test_bad_flag_prints_the_usage_and_exits_with_0(line: str, stderr: str) -> N
 
 
 @pytest.mark.parametrize("line", ["-v", "--version", "version", "-p 1 Version", "-v --help"])
-def test_version_is_one_line_on_stdout(line: str) -> None:
-    """Client suites read it."""
-    assert answer(line) == Answer(stdout="nats-server: v2.15.1\n")
+def test_version_has_two_lines_on_stdout(line: str) -> None:
+    """The first is what client suites read, the second says which tnats this is."""
+    assert answer(line) == Answer(stdout="nats-server: v2.15.1\ntnats: v0.1.0\n")
 
 
 @pytest.mark.parametrize("line", ["-h", "--help", "help", "-p 1 HELP"])

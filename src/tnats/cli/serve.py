@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import trio
 
-from tnats import NATS_VERSION
+from tnats import NATS_VERSION, __version__
 from tnats.errors import TnatsError
 from tnats.runtime.api import Runtime
 from tnats.runtime.live import live_runtime
@@ -31,7 +31,7 @@ ALLOCATIONS_PER_COLLECTION = 50_000
 
 def main(argv: Sequence[str]) -> int:
     """Run a server by the flags in `argv` until it ends; the exit code."""
-    flags = parse_flags(argv, program=PROGRAM, version=NATS_VERSION)
+    flags = parse_flags(argv, program=PROGRAM, version=NATS_VERSION, own_version=__version__)
     if isinstance(flags, Answer):
         sys.stdout.write(flags.stdout)
         sys.stderr.write(flags.stderr)
