@@ -581,9 +581,12 @@ class Origin:
         self.reply_size = len(reply)
         self.header_size = header_size
         self.size = len(data)
-        tail = b"%b %d" % (reply, header_size) if header_size else reply
-        tail = b"%b %d\r\n%b\r\n" % (tail, len(data), data) if tail else b"%d\r\n%b\r\n" % (len(data), data)
-        return self.route_bytes(plan, tail)
+        shape = b"%d" % len(data)
+        if header_size:
+            shape = b"%d %b" % (header_size, shape)
+        if reply:
+            shape = b"%b %b" % (reply, shape)
+        return self.route_bytes(plan, b"%b\r\n%b\r\n" % (shape, data))
 
     def route_bytes(self, plan: Plan, tail: bytes) -> int:
         """Route the message whose MSG bytes after "MSG subject sid " are `tail`."""

@@ -70,6 +70,8 @@ class PlanTable:
             plan = self._plans.get(subject)
             if plan is not None:
                 plan.epoch = STALE_EPOCH
+                plan.targets = []  # they would keep connections that are gone
+                plan.groups = []
                 return
         first, _, _ = subject.partition(b".")
         if first in (b"*", b">"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import trio
-
 from tests.unit.broker.stage import Stage, play
+
 from tnats.limits import KIB, MIB, SECOND_NS
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.unit.broker.stage import Stage, play
+
 from tnats.auth.users import Credentials
 from tnats.limits import SECOND_NS
 

@@ -1,0 +1,173 @@
+"""Plans stay true while subscriptions come and go, and only what changed is built anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.broker.stage import Stage, play
+
+from tnats.broker.account import Account
+from tnats.broker.hot import Exchange, Origin, Plan, Subscription
+from tnats.broker.internal import InternalClient
+from tnats.limits import PLAN_CELLS_MAX
+from tnats.subjects.draw import Draw
+from tnats.subjects.mappings import Destination, Mapping
+
+
+class Bench:
+    """An account without connections."""
+
+    def __init__(self) -> None:
+        draw = Draw(1)
+        self.exchange = Exchange(draw, lambda: None)
+        self.account = Account("A", draw)
+        self.client = InternalClient(self.exchange, self.account, "bench", lambda batch: None, echo=True)
+        self.origin = Origin(self.exchange, self.client, None)
+
+    def reach(self, subject: bytes) -> int:
+        """How many a message on `subject` reaches."""
+        return self.origin.publish(self.account.find_plan(subject), b"", 0, b"x")
+
+    def is_stale(self, plan: Plan) -> bool:
+        return plan.epoch != plan.cell.number
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def _kept(bench: Bench, subject: bytes) -> Plan:
+    """A plan that has been admitted and built."""
+    bench.reach(subject)
+    bench.reach(subject)
+    plan = bench.account.find_plan(subject)
+    assert plan.kept
+    assert not bench.is_stale(plan)
+    return plan
+
+
+def test_subjects_are_admitted_on_second_use(bench: Bench) -> None:
+    """A subject used once leaves no plan behind; the second use does."""
+    first = bench.account.find_plan(b"once")
+    assert not first.kept
+    assert len(bench.account.plans) == 0
+    second = bench.account.find_plan(b"once")
+    assert second.kept
+    assert bench.account.find_plan(b"once") is second
+
+
+def test_literal_subscriptions_touch_their_subject_alone(bench: Bench) -> None:
+    """SUB and UNSUB of a literal subject make exactly its plan stale."""
+    one, two = _kept(bench, b"a.one"), _kept(bench, b"a.two")
+    subscription = bench.client.subscribe(b"a.one")
+    assert (bench.is_stale(one), bench.is_stale(two)) == (True, False)
+    assert (bench.reach(b"a.one"), bench.reach(b"a.two")) == (1, 0)
+    bench.client.end_subscription(subscription)
+    assert (bench.is_stale(one), bench.is_stale(two)) == (True, False)
+    assert bench.reach(b"a.one") == 0
+
+
+def test_patterns_touch_their_first_token_alone(bench: Bench) -> None:
+    """A pattern makes the plans under its first token stale, one that begins with a wildcard all plans."""
+    one, two = _kept(bench, b"a.one"), _kept(bench, b"b.two")
+    bench.client.subscribe(b"a.>")
+    assert (bench.is_stale(one), bench.is_stale(two)) == (True, False)
+    assert (bench.reach(b"a.one"), bench.reach(b"b.two")) == (1, 0)
+    bench.client.subscribe(b"*.two")
+    assert (bench.is_stale(one), bench.is_stale(two)) == (True, True)
+    assert (bench.reach(b"a.one"), bench.reach(b"b.two")) == (1, 1)
+
+
+def test_a_plan_that_was_pushed_out_still_hears_of_changes(bench: Bench) -> None:
+    """Somebody may hold a plan that is no longer in the table: it goes stale with its first token."""
+    plan = _kept(bench, b"a.one")
+    for number in range(100_000):
+        bench.account.find_plan(b"x.%d" % (number // 2))
+    assert bench.account.find_plan(b"a.one") is not plan
+    bench.client.subscribe(b"a.one")
+    assert bench.is_stale(plan)
+
+
+def test_many_first_tokens(bench: Bench) -> None:
+    """More first tokens than are told apart: plans that were held before go stale rather than wrong."""
+    plan = _kept(bench, b"a.one")
+    for number in range(PLAN_CELLS_MAX + 10):
+        bench.reach(b"%d.x" % number)
+    bench.client.subscribe(b"a.*")
+    assert bench.is_stale(plan)
+    bench.account.plans.refresh(plan)
+    assert len(plan.targets) == 1
+    bench.client.subscribe(b"a.>")
+    assert bench.is_stale(plan)
+
+
+def test_connections_see_changes_at_once() -> None:
+    """A publisher that repeats itself follows every change of subscriptions, message by message."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        talk, want = b"", b""
+        for number in range(50):
+            talk += b"PUB foo.bar 1\r\n1\r\nSUB foo.bar 1\r\nPUB foo.bar 1\r\n2\r\nSUB foo.* 2\r\nUNSUB 1\r\n"
+            talk += (
+                b"PUB foo.bar 1\r\n3\r\nSUB > 3\r\nUNSUB 2\r\nPUB foo.bar 1\r\n4\r\nUNSUB 3\r\nPUB foo.bar 1\r\n5\r\n"
+            )
+            want += b"MSG foo.bar 1 1\r\n2\r\nMSG foo.bar 2 1\r\n3\r\nMSG foo.bar 3 1\r\n4\r\n"
+            if number == 20:
+                assert await client.ask(talk) == want
+                talk, want = b"", b""
+        assert await client.ask(talk) == want
+
+    play(scene)
+
+
+def _mapped(*destinations: Destination) -> Callable[[Stage], None]:
+    def apply(stage: Stage) -> None:
+        stage.broker.account().mappings = [Mapping(b"in.*", destinations)]
+
+    return apply
+
+
+def test_mappings_apply_to_what_clients_publish() -> None:
+    """A mapped subject is what is matched and delivered; removing the mapping ends that at once."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await client.ask(b"SUB out.* 1\r\nSUB in.* 2\r\n")
+        publish = b"PUB in.a 1\r\nx\r\nPUB in.a 1\r\nx\r\nPUB in.a 1\r\nx\r\n"
+        assert await client.ask(publish) == b"MSG in.a 2 1\r\nx\r\n" * 3
+        _mapped(Destination(b"out.{{wildcard(1)}}"))(stage)
+        assert await client.ask(publish) == b"MSG out.a 1 1\r\nx\r\n" * 3
+        stage.broker.account().mappings = []
+        assert await client.ask(publish) == b"MSG in.a 2 1\r\nx\r\n" * 3
+
+    play(scene)
+
+
+def test_weighted_mappings_choose_anew_for_each_message() -> None:
+    """80 % go one way, 20 % another, from one publisher that repeats itself; a loss is silent and no 503."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect(b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}')
+        await client.ask(b"SUB a 1\r\nSUB b 2\r\nSUB re 3\r\n")
+        _mapped(Destination(b"a", 80), Destination(b"b", 20))(stage)
+        told = b""
+        for _ in range(10):
+            told += await client.ask(b"PUB in.x 1\r\nx\r\n" * 1000)
+        assert 7700 < told.count(b"MSG a 1") < 8300
+        assert told.count(b"MSG a 1") + told.count(b"MSG b 2") == 10_000
+        stage.broker.account().mappings = [Mapping(b"in.x", [Destination(b"a", 50), Destination(b"in.x", 0)])]
+        told = await client.ask(b"PUB in.x re 1\r\nx\r\n" * 1000)
+        assert 400 < told.count(b"MSG a 1") < 600
+        assert b"503" not in told
+
+    play(scene)
+
+
+def test_subscription_is_a_plain_record(bench: Bench) -> None:
+    """What a subscription is told at birth is what it shows."""
+    subscription = Subscription(bench.client, b"foo.*", b"g", b"7")
+    assert (subscription.subject, subscription.queue, subscription.sid) == (b"foo.*", b"g", b"7")
+    assert (subscription.delivered, subscription.max_msgs, subscription.checked) == (0, 0, False)
