@@ -202,6 +202,7 @@ class Journal:
         self._queue_bytes = 0
         self._work = trio.Event()
         self._closing = False
+        self._flushed: trio.Event | None = None
         self._releasing = trio.Lock()
         self.sync_count = 0
 
@@ -264,8 +265,11 @@ class Journal:
                 return
             else:
                 await self._wait_for_work(sync_at_ns)
-            if self._is_dirty() and self._clock.mono_ns() >= sync_at_ns:
+            if self._is_dirty() and (self._flushed is not None or self._clock.mono_ns() >= sync_at_ns):
                 await self._sync_current()
+            if self._flushed is not None and not self._queue and not self._is_dirty():
+                self._flushed.set()
+                self._flushed = None
 
     async def _wait_for_work(self, sync_at_ns: int) -> None:
         if self._is_dirty():
@@ -280,6 +284,16 @@ class Journal:
     def _is_dirty(self) -> bool:
         part = self._current
         return self.frozen is None and part is not None and part.durable < part.end
+
+    async def flush(self) -> None:
+        """Return when everything appended so far is durable, whatever the sync interval. Raises StoreFrozen."""
+        while self._queue or self._is_dirty():
+            if self._flushed is None:
+                self._flushed = trio.Event()
+            self._work.set()
+            await self._flushed.wait()
+        if self.frozen is not None:
+            raise self.frozen
 
     def close(self) -> None:
         """Let `run` write what waits, sync, and end."""

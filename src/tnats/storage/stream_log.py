@@ -20,6 +20,7 @@ next checkpoint.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
@@ -63,7 +64,7 @@ class Segment:
     is_dirty: bool = False
     is_new: bool = False
     is_damaged: bool = False
-    erasures: list[tuple[int, int, bool]] = attrs.field(factory=list)
+    erasures: deque[tuple[int, int, bool]] = attrs.field(factory=deque)
     """(offset, sequence, overwrite the content) of removed messages whose records still stand."""
 
     def hold(self, sequence: int, size: int) -> None:
@@ -362,6 +363,7 @@ class StreamLog:
     # -------------------------------------------------------------- checkpoints
 
     async def checkpoint(self) -> bytes:
+        """See `MessageLog`. What the entries applied so far did must be durable in the journal (`Journal.flush`)."""
         if isinstance(self.trouble, StoreFrozen):
             raise self.trouble
         self.trouble = None
@@ -401,8 +403,7 @@ class StreamLog:
                     self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
                 doomed.append(each)
             elif each.erasures:
-                erasures, each.erasures = each.erasures, []
-                await self._erase(each, erasures)
+                await self._erase(each)
         gaps, self._new_gaps = self._new_gaps, []
         records: list[hot.Record] = [
             (record.GAP, 0, max(first, self.index.start), last - max(first, self.index.start) + 1, b"", b"", b"")
@@ -416,18 +417,21 @@ class StreamLog:
             raise
         return doomed
 
-    async def _erase(self, holder: Segment, erasures: list[tuple[int, int, bool]]) -> None:
+    async def _erase(self, holder: Segment) -> None:
         file = await self._open(holder)
         holder.is_dirty = True
-        for offset, sequence, overwrite in erasures:
+        while holder.erasures:
+            offset, sequence, overwrite = holder.erasures[0]
             front = await file.pread(hot.HEADER_SIZE, offset)
             size = int.from_bytes(front[8:12], "little") if len(front) == hot.HEADER_SIZE else 0
-            if not hot.HEADER_SIZE <= size <= holder.end - offset:
+            if hot.HEADER_SIZE <= size <= holder.end - offset:
+                body = bytes(size - hot.HEADER_SIZE)
+                packed = hot.pack([(hot.ERASED, 0, sequence, 0, b"", b"", body)], offset, holder.seed, offset)[0]
+                file.pwrite([packed if overwrite else packed[: hot.HEADER_SIZE]], offset)
+            else:
                 holder.is_damaged = True
-                continue
-            body = bytes(size - hot.HEADER_SIZE)
-            packed = hot.pack([(hot.ERASED, 0, sequence, 0, b"", b"", body)], offset, holder.seed, offset)[0]
-            file.pwrite([packed if overwrite else packed[: hot.HEADER_SIZE]], offset)
+                self._new_gaps.append((sequence, sequence))
+            holder.erasures.popleft()
 
     async def _compact(self) -> None:
         """Write the live messages of sparse sealed segments again."""
