@@ -13,7 +13,8 @@ import time
 
 from tnats.runtime.api import DiskError
 
-STAMP = re.compile(r"\d{4}\.\d\d\.\d\d\.\d\d\.\d\d\.\d\d(\.\d{1,9})?")
+STAMP = r"\d{4}\.\d\d\.\d\d\.\d\d\.\d\d\.\d\d(\.\d{1,9})?"
+"""The date of a rotated file's name; compiled when it is first needed, since most starts are not."""
 
 
 class StderrSink:
@@ -78,7 +79,7 @@ class FileSink:
         found = [
             entry
             for entry in os.listdir(directory or ".")
-            if entry.startswith(prefix) and STAMP.fullmatch(entry[len(prefix) :])
+            if entry.startswith(prefix) and re.fullmatch(STAMP, entry[len(prefix) :])
         ]
         return [os.path.join(directory, entry) for entry in sorted(found)]
 

@@ -261,6 +261,7 @@ class SimConn:
         """Send what the window allows. Returns QUIET when that made no task runnable."""
         queue = self._queue
         was_full = len(queue) >= SEND_BUFFER_BYTES
+        broke = False
         while queue:
             condition = self.link.condition
             if self._silent or not self.link.open:
@@ -268,6 +269,7 @@ class SimConn:
                 break
             if condition.reject:
                 self.break_both("connection reset by peer")
+                broke = True
                 break
             allowance = WINDOW_BYTES - (self._sent - self._acked)
             if allowance <= 0:
@@ -292,13 +294,14 @@ class SimConn:
             if cut:
                 self._book(self._remote_reset)
                 self.break_here("connection reset by peer")
+                broke = True
                 break
         if self._fin_wanted and not queue and not self._stalled:
             self._send_fin()
         if was_full and len(queue) < SEND_BUFFER_BYTES and self._writers:
             self._writers.unpark_all()
             return None
-        return QUIET
+        return None if broke else QUIET
 
     def _book(self, call: object, *arguments: object) -> None:
         """Have `call` made when a segment sent now arrives, behind all sent before it."""

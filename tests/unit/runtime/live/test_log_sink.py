@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_full_file_is_rotated_to_a_dated_name(tmp_path: Path) -> None:
     old = backups(path)
     assert len(old) == 8
     for backup in old:
-        assert STAMP.fullmatch(backup.name.removeprefix("nats.log."))
+        assert re.fullmatch(STAMP, backup.name.removeprefix("nats.log."))
         assert 100 < backup.stat().st_size <= 109
     together = "".join(file.read_text() for file in [*old, path])
     assert together == "".join(f"line {number:03}\n" for number in range(100))

@@ -126,6 +126,25 @@ def test_rejecting_breaks_and_refuses() -> None:
     play(scene)
 
 
+def test_a_retry_that_is_rejected_is_heard_of_at_once() -> None:
+    """A connection that breaks at a retransmission wakes who waits for it at that very moment of virtual time."""
+
+    async def scene(world: World, runtime: Runtime, a: Conn, b: Conn) -> None:
+        poller = runtime.network.poller()
+        poller.add(a)
+        cut = world.fabric.apply(rules.partition(["a"], ["b"]))
+        a.write([b"x"])
+        world.fabric.apply(rules.reject(["a"], ["b"]))
+        cut.heal()
+        world.timeline.at(world.now_ns() + 1000 * SECOND_NS, int)
+        await poller.wait()
+        assert world.now_ns() < 10 * SECOND_NS
+        with pytest.raises(ConnectionBroken):
+            a.read_into(bytearray(1))
+
+    play(scene)
+
+
 def test_connecting_into_a_partition_times_out() -> None:
     """A connect whose SYN vanishes ends with the caller's time-out, or succeeds when it heals in time."""
 
