@@ -389,12 +389,16 @@ class Machine:
         log = self.core.log
         ensure(applied.index <= log.applying, f"applied {applied.index} was never handed out")
         log.applied = max(log.applied, applied.index)
-        while self.applying_batches and self.applying_batches[0][0] <= applied.index:
-            self.applying_bytes -= self.applying_batches.popleft()[1]
+        self._settle_batches()
         if self.reads.proven:
             self.reads.release()
         if log.sums[-1] - log.sums[0] > self.core.options.cache_bytes_max:
             self._evict()
+
+    def _settle_batches(self) -> None:
+        """Forget the batches that are applied, one by one or by a snapshot."""
+        while self.applying_batches and self.applying_batches[0][0] <= self.core.log.applied:
+            self.applying_bytes -= self.applying_batches.popleft()[1]
 
     def _evict(self) -> None:
         """Let the older half of the cache go, as far as nobody here will ask for it soon."""
@@ -483,6 +487,7 @@ class Machine:
 
     def _snapshot_stored(self, stored: SnapshotStored) -> None:
         self.snapshots.stored(stored)
+        self._settle_batches()
         self.relearning.check()
 
     def _faulty(self, faulty: Faulty) -> None:

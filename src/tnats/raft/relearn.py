@@ -136,7 +136,7 @@ class Relearning:
             if (
                 member.returning
                 and progress is not None
-                and progress.flow is Flow.REPLICATE
+                and progress.flow is not Flow.SNAPSHOT
                 and progress.match >= core.membership.index
                 and progress.match + core.options.inflight_appends_max >= core.log.commit
                 and progress.incarnation >= member.incarnation

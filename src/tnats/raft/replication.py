@@ -210,7 +210,7 @@ class Replication:
             return
         news = progress.acknowledged(reply.index)
         if progress.flow is Flow.PROBE:
-            if news or progress.probe_sent:
+            if news or reply.index >= progress.next - 1:
                 progress.replicate()
         elif progress.flow is Flow.SNAPSHOT and progress.match >= self.core.log.base:
             progress.replicate()

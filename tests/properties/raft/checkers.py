@@ -60,6 +60,11 @@ class Checkers:
             self.acted_term[node] = 0
         elif machine.term < self.acted_term.get(node, 0):
             raise Violation("C21", f"node {node} acted in term {self.acted_term[node]}, restarts in {machine.term}")
+        vote = self.votes.get((node, self.epochs.get(node, 0), machine.term), restored.hard.vote)
+        if vote != restored.hard.vote:
+            raise Violation("C21", f"node {node} voted for {vote} in {machine.term}, remembers {restored.hard.vote}")
+        if self.states.get(restored.snapshot.index, host.state) != host.state:
+            raise Violation("C27", f"node {node} starts from a snapshot at {restored.snapshot.index} that is not one")
         self.commit_of[node] = machine.log.commit
         self.handed_out[node] = machine.log.applying
         self.forgetful[node] = restored.memory is not Standing.SOUND
@@ -97,6 +102,8 @@ class Checkers:
                 self.acknowledged[host.node] = max(self.acknowledged.get(host.node, 0), message.index)
         for read in ready.reads:
             self._read(host, read)
+        if machine.term < self.acted_term.get(host.node, 0):
+            raise Violation("C21", f"node {host.node} acted in term {self.acted_term[host.node]}, is in {machine.term}")
         if machine.log.base > machine.log.snapshot.index:
             raise Violation("C27", f"log of node {host.node} begins after its snapshot")
         if machine.role is Role.LEADER and machine.standing is not Standing.SOUND:
@@ -177,6 +184,9 @@ class Checkers:
             if self.forgetful.get(node) and not self.loss_allowed:
                 self._relearned(host)
             self.forgetful[node] = False
+            log = self.world.machine(node).log
+            held = ((index, log.term(index)) for index in range(log.base + 1, log.stable + 1))
+            self.durable.setdefault(node, set()).update((index, term) for index, term in held if term is not None)
 
     def _relearned(self, host: Host) -> None:
         """What this node ever acknowledged and what is committed must be in its log again, unless it became a new
@@ -216,7 +226,7 @@ class Checkers:
         if machine.role is Role.LEADER:
             if log.term(log.commit) != machine.term:
                 raise Violation("C25", f"leader {host.node} commits {log.commit} of an older term by counting")
-            voters = machine.membership.voters
+            voters = machine.core.memberships.current.voters
             key = (log.commit, machine.term)
             holders = [node for node in voters if key in self.durable.get(node, ())]
             if len(holders) < majority(len(voters)) and not self.world.lazy:
@@ -239,6 +249,8 @@ class Checkers:
         """The disk has synced: which identities are durable now."""
         machine = self.world.machine(host.node)
         durable = self.durable.setdefault(host.node, set())
+        if self.forgetful.get(host.node):
+            return
         stored = host.disk.durable.entries
         log = machine.log
         for index in range(max(log.commit, log.base), log.last_index + 1):

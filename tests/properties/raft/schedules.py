@@ -45,9 +45,11 @@ class Swarm:
     change: float = 0.0
     damage: float = 0.0
     wipe: float = 0.0
+    sync_fails: float = 0.0
     ordered: bool = True
     lazy: bool = False
     policies: tuple[str, ...] = POLICIES
+    spoils: tuple[str, ...] = ("entries", "entries", "entries", "snapshot", "hard", "promise", "membership")
 
 
 def draw_swarm(rng: random.Random) -> Swarm:
@@ -70,6 +72,7 @@ def draw_swarm(rng: random.Random) -> Swarm:
         change=maybe(0.5),
         damage=maybe(0.5),
         wipe=maybe(0.15),
+        sync_fails=maybe(0.2),
         ordered=rng.random() < 0.6,
         lazy=rng.random() < 0.25,
         policies=tuple(sorted(rng.sample(POLICIES, rng.randint(1, len(POLICIES))))),
@@ -104,6 +107,7 @@ class Nemesis:
             "change": self.change,
             "damage": self.damage,
             "wipe": self.wipe,
+            "sync_fails": self.sync_fails,
         }
         self.names = [name for name in self.actions if getattr(swarm, name) > 0]
         self.weights = [getattr(swarm, name) for name in self.names]
@@ -249,6 +253,11 @@ class Nemesis:
     def heal(self) -> None:
         self.world.heal()
 
+    def sync_fails(self) -> None:
+        node = self.any_up()
+        if node is not None and not self.swarm.lazy and not self.world.machine(node).core.failed:
+            self.world.sync_fails(node)
+
     def wipe(self) -> None:
         """The data directory is gone, the name stays."""
         node = self.any_up()
@@ -264,7 +273,7 @@ class Nemesis:
         node = self.any_up()
         if node is None:
             return
-        what = self.rng.choice(("entries", "entries", "entries", "snapshot", "hard", "promise", "membership"))
+        what = self.rng.choice(self.swarm.spoils)
         disk = self.world.hosts[node].disk
         if what != "membership" and what != "entries" and not self.may_forget(node):
             return
@@ -308,7 +317,12 @@ class Nemesis:
     def spoil_snapshot(self, disk: Disk) -> None:
         if disk.durable.snapshots:
             index = self.rng.choice(sorted(disk.durable.snapshots))
-            disk.change(lambda image: image.snapshots.pop(index, None) and None)
+            meta, data = disk.durable.snapshots[index]
+            if data and self.rng.random() < 0.5:
+                spoiled = (meta, flipped(data, self.rng))
+                disk.change(lambda image: image.snapshots.__setitem__(index, spoiled))
+            else:
+                disk.change(lambda image: image.snapshots.pop(index, None) and None)
 
     def spoil_hard(self, disk: Disk) -> None:
         hard = disk.durable.hard
@@ -328,6 +342,8 @@ def finish(world: World) -> None:
     """Everything heals: the group must come back and agree."""
     world.heal()
     for node, host in world.hosts.items():
+        if host.machine is not None and host.machine.standing is Standing.FAILED:
+            world.stop(node)
         if host.machine is None:
             world.start(node)
     if not world.run(HEAL_TICKS, world.converged):

@@ -32,6 +32,7 @@ from tnats.raft.effects import (
     SnapshotTaken,
     SnapshotWrite,
     StandingChanged,
+    StorageFailed,
     Tick,
 )
 from tnats.raft.machine import Machine
@@ -55,6 +56,20 @@ SMALL = Options(
     snapshot_chunk_bytes=16,
 )
 """Everything tiny, so that every limit is met within a few steps."""
+
+
+def encode_state(state: int) -> bytes:
+    """A snapshot's bytes: five words whose exclusive-or is the state, so that every one of them matters."""
+    words = [hash((state, k)) for k in range(4)]
+    words.append(state ^ words[0] ^ words[1] ^ words[2] ^ words[3])
+    return b"".join(word.to_bytes(8, "little", signed=True) for word in words)
+
+
+def decode_state(data: bytes) -> int:
+    state = 0
+    for at in range(0, len(data), 8):
+        state ^= int.from_bytes(data[at : at + 8], "little", signed=True)
+    return state
 
 
 @attrs.define
@@ -131,7 +146,7 @@ class World:
             return 0
         data = host.disk.snapshot_data(restored.snapshot)
         assert data is not None, "recovery chose a snapshot that does not verify"
-        return int.from_bytes(data[:8], "little", signed=True)
+        return decode_state(data)
 
     def stop(self, node: int, policy: str | None = None) -> None:
         """Kill the process (None: the page cache survives) or cut the power with a crash policy."""
@@ -208,8 +223,9 @@ class World:
         """Load a received snapshot into the state machine, unless that is ahead of it already."""
         assert persist.snapshot is not None
         if persist.snapshot.index > host.applied:
-            host.state = int.from_bytes(bytes(host.arriving[:8]), "little", signed=True)
+            host.state = decode_state(bytes(host.arriving))
             host.applied = persist.snapshot.index
+            self.checkers.snapshot_taken(host, host.applied, host.state)
         while host.to_apply and host.to_apply[0].index <= host.applied:
             host.to_apply.popleft()
 
@@ -226,6 +242,12 @@ class World:
         self.checkers.synced(host)
         if last:
             self.feed(node, Persisted(last))
+
+    def sync_fails(self, node: int) -> None:
+        """The fsync returns an error, and what was written since the last one is gone: the host must say so."""
+        host = self.hosts[node]
+        host.disk.power_cut("lost", self.rng)
+        self.feed(node, StorageFailed("fsync: input/output error"))
 
     def apply(self, node: int, count: int = 1) -> None:
         host = self.hosts[node]
@@ -286,7 +308,7 @@ class World:
         host, machine = self.hosts[node], self.machine(node)
         if host.applied != machine.log.applied or host.applied <= machine.log.snapshot.index:
             return False
-        data = host.state.to_bytes(8, "little", signed=True) * 5
+        data = encode_state(host.state)
         meta = machine.snapshot_meta(host.applied, len(data), digest_of(data))
         if meta is None:
             return False
