@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.unit.jetstream.stores import SECOND, T0, ListStore
+
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig

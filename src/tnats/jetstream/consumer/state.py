@@ -129,9 +129,9 @@ class ConsumerState:
         self.delivered_stream_seq = max(self.delivered_stream_seq, seq)
 
     def reset(self, seq: int) -> None:
-        """Begin again at `seq`. Consumer sequences go on: they are never used twice."""
+        """Begin again at `seq`, as a new consumer would: consumer sequences too."""
         self.delivered_stream_seq = self.floor_stream_seq = seq - 1
-        self.floor_consumer_seq = self.delivered_consumer_seq
+        self.delivered_consumer_seq = self.floor_consumer_seq = 0
         self.pending = PendingWindow()
         self.redelivered.clear()
         self.held.clear()

@@ -14,8 +14,8 @@ class DuplicateWindow:
 
     def __init__(self, window_ns: int) -> None:
         self.window_ns = window_ns
-        self.last_id = b""
-        """The id of the newest message that had one (Nats-Expected-Last-Msg-Id)."""
+        self.last = (b"", 0)
+        """Id and sequence of the newest message that had an id (Nats-Expected-Last-Msg-Id)."""
         self._seq_by_id: dict[bytes, int] = {}
         self._order: deque[tuple[int, bytes]] = deque()
 
@@ -29,7 +29,7 @@ class DuplicateWindow:
 
     def add(self, msg_id: bytes, seq: int, ts_ns: int) -> None:
         """Remember the id of a stored message."""
-        self.last_id = msg_id
+        self.last = (msg_id, seq)
         if self.window_ns <= 0:
             return
         self.expire(ts_ns)

@@ -66,6 +66,7 @@ class _Open:
     window: int
     window_max: int
     next_ack: int
+    last_ack: int = 0
     last_seq: int = 0
     idle_since_ns: int = 0
 
@@ -106,12 +107,12 @@ class FastBatches:
                 return answers, False
             batch.number = received - 1
         if control.operation == PING:
-            return [*answers, _ack(batch.number, batch.window)], False
+            return [*answers, _ack(batch.last_ack, batch.window)], False
         if control.operation == COMMIT_END:
             return [*answers, self.end(control.batch_id)], False
         if received < expected:
             # Sent again after an ack went missing: it is stored already.
-            return [*answers, _ack(batch.number, batch.window)], False
+            return [*answers, _ack(batch.last_ack, batch.window)], False
         batch.number = received
         return answers, True
 
@@ -124,6 +125,7 @@ class FastBatches:
         if batch.number < batch.next_ack:
             return None
         batch.window = max(1, min(batch.window * 2, batch.window_max, self._share()))
+        batch.last_ack = batch.number
         batch.next_ack = batch.number + batch.window
         return _ack(batch.number, batch.window)
 

@@ -30,7 +30,6 @@ from tnats.jetstream.api.advisories import Advisory, batch_abandoned
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import JSApiMsgDeleteRequest, JSApiStreamPurgeRequest
-from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.stream import counters, schedules
 from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream.batches import AtomicBatches, BatchBudget
@@ -41,7 +40,7 @@ from tnats.jetstream.stream.fast_batches import SUFFIX, Control, FastBatches, pa
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.ports import Inbound
-from tnats.jetstream.stream.ttl import NEVER, TTL_HEADER, marker_headers, parse_ttl
+from tnats.jetstream.stream.ttl import NEVER, TTL_HEADER, marker_headers, parse_ttl, ttl_text
 from tnats.limits import MESSAGE_HEADERS_BYTES_MAX
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import subject_matches, to_bytes, to_text
@@ -91,7 +90,7 @@ class StreamLeader:
         self._in_flight_bytes = 0
         self._next_seq = machine.store.last_seq + 1
         self._ids: dict[bytes, int] = {}
-        self._last_id = machine.duplicates.last_id
+        self._last_id = machine.duplicates.last
         self._totals = CounterTotals()
         self._undo: list[tuple[bytes, counters.Total | None, bool]] | None = None
         self._batches = AtomicBatches(budget)
@@ -287,7 +286,7 @@ class StreamLeader:
         msg_id = headers.get(header.MSG_ID)
         has_rules = len(headers) > (msg_id is not None)
         if has_rules:
-            self._check_allowed(subject, headers, len(payload))
+            self._check_allowed(headers)
             self._check_expectations(subject, headers, entry, batch_first_seq)
             block = self._check_schedule(subject, headers, block)
             block = self._with_ttl_floor(headers, block)
@@ -296,7 +295,7 @@ class StreamLeader:
         if msg_id and self._answer_duplicate(msg_id, reply, entry, batch_first_seq):
             return
         if has_rules:
-            self._check_last_id(headers)
+            self._check_last_id(headers, entry.next_seq - 1)
             self._check_rollup(subject, headers, entry, batch_first_seq)
         if config.allow_msg_counter:
             block, payload, total = self._count(subject, headers, block, payload)
@@ -315,8 +314,8 @@ class StreamLeader:
     ) -> None:
         offset = len(entry.messages)
         if msg_id:
-            self._ids[msg_id] = entry.next_seq
-            self._last_id = msg_id
+            self._ids[msg_id] = offset + entry.first_seq
+            self._last_id = (msg_id, offset + entry.first_seq)
         entry.messages.append(message)
         entry.replies.append(reply)
         if ack is not None:
@@ -326,11 +325,14 @@ class StreamLeader:
         if self.config.discard == Discard.NEW and self.config.max_bytes > 0:
             entry.size_bytes += self.machine.store.message_bytes(*message)
 
-    def _check_allowed(self, subject: bytes, headers: Mapping[bytes, bytes], payload_size: int) -> None:
+    def _check_allowed(self, headers: Mapping[bytes, bytes]) -> None:
         """Headers that need a feature of the stream, or are not for clients."""
         config = self.config
-        increment = headers.get(counters.INCREMENT_HEADER)
-        if increment and not config.allow_msg_counter:
+        if config.allow_msg_counter:
+            forbidden = (header.ROLLUP, header.EXPECTED_LAST_SEQ, header.EXPECTED_LAST_SUBJECT_SEQ)
+            if any(key in headers for key in forbidden):
+                raise _Refused(errors.MESSAGE_INCR_INVALID())
+        elif headers.get(counters.INCREMENT_HEADER):
             raise _Refused(errors.MESSAGE_INCR_DISABLED())
         if header.EXPECTED_STREAM in headers and to_text(headers[header.EXPECTED_STREAM]) != config.name:
             raise _Refused(errors.STREAM_NOT_MATCH())
@@ -398,7 +400,7 @@ class StreamLeader:
         ttl_ns = parse_ttl(headers[TTL_HEADER])
         if not ttl_ns or ttl_ns == NEVER or ttl_ns >= floor_ns:
             return block
-        return set_header(block, TTL_HEADER, format_duration(floor_ns).encode())
+        return set_header(block, TTL_HEADER, ttl_text(floor_ns))
 
     def _answer_duplicate(self, msg_id: bytes, reply: bytes, entry: Append, batch_first_seq: int) -> bool:
         seq = self._ids.get(msg_id) or self.machine.duplicates.find(msg_id, entry.ts_ns)
@@ -410,10 +412,14 @@ class StreamLeader:
             entry.after.append((reply, b'%b%d,"duplicate": true}' % (self._ack_head, seq)))
         return True
 
-    def _check_last_id(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check_last_id(self, headers: Mapping[bytes, bytes], last_seq: int) -> None:
         wanted = headers.get(header.EXPECTED_LAST_MSG_ID)
-        if wanted is not None and wanted != self._last_id:
-            raise _Refused(errors.STREAM_WRONG_LAST_MSG_ID(id=to_text(self._last_id)))
+        if wanted is None:
+            return
+        # The id of the last message, which may have none.
+        last_id = self._last_id[0] if self._last_id[1] == last_seq else b""
+        if wanted != last_id:
+            raise _Refused(errors.STREAM_WRONG_LAST_MSG_ID(id=to_text(last_id)))
 
     def _check_rollup(
         self, subject: bytes, headers: Mapping[bytes, bytes], entry: Append, batch_first_seq: int
@@ -443,8 +449,7 @@ class StreamLeader:
         if payload:
             raise _Refused(errors.MESSAGE_INCR_PAYLOAD())
         increment = counters.parse_increment(text)
-        forbidden = (header.ROLLUP, header.EXPECTED_LAST_SEQ, header.EXPECTED_LAST_SUBJECT_SEQ)
-        if increment is None or any(key in headers for key in forbidden):
+        if increment is None:
             raise _Refused(errors.MESSAGE_INCR_INVALID())
         old = self._total_of(subject)
         if old is None:
@@ -545,7 +550,7 @@ class StreamLeader:
         self._in_flight_bytes = 0
         self._next_seq = self.machine.store.last_seq + 1
         self._ids.clear()
-        self._last_id = self.machine.duplicates.last_id
+        self._last_id = self.machine.duplicates.last
         self._totals.clear()
         self._batches.clear()
         self._fast.clear()

@@ -26,7 +26,7 @@ def save(machine: StreamMachine) -> bytes:
     state = {
         "last_seq": machine.store.last_seq,
         "ids": [[_text(msg_id), seq, ts_ns] for msg_id, seq, ts_ns in machine.duplicates.items()],
-        "last_id": _text(machine.duplicates.last_id),
+        "last_id": [_text(machine.duplicates.last[0]), machine.duplicates.last[1]],
         "deadlines": [[seq, str(deadline_ns)] for seq, deadline_ns in deadlines],
         "never": never,
         "markers": markers,
@@ -46,7 +46,8 @@ def load(machine: StreamMachine, data: bytes, read: Callable[[int], tuple[int, M
     state = orjson.loads(data[1:])
     for msg_id, seq, ts_ns in state["ids"]:
         machine.duplicates.add(_bytes(msg_id), seq, ts_ns)
-    machine.duplicates.last_id = _bytes(state["last_id"])
+    last_id, last_id_seq = state["last_id"]
+    machine.duplicates.last = (_bytes(last_id), last_id_seq)
     held = machine.store.subject_of
     machine.deadlines.restore(
         [(seq, int(deadline_ns)) for seq, deadline_ns in state["deadlines"] if held(seq) is not None],

@@ -32,6 +32,12 @@ def parse_ttl(value: bytes) -> int | None:
     return ttl_ns if ttl_ns is not None and ttl_ns >= SECOND_NS else None
 
 
+def ttl_text(ttl_ns: int) -> bytes:
+    """A TTL as a header value: whole seconds where possible."""
+    seconds, rest_ns = divmod(ttl_ns, SECOND_NS)
+    return b"%d" % seconds if not rest_ns else format_duration(ttl_ns).encode()
+
+
 def marker_headers(ttl_ns: int) -> bytes:
     """The header block of a delete marker that itself lives for `ttl_ns`."""
     return build_headers(
