@@ -1,9 +1,9 @@
 """The determinism gate: one seed, two processes, the same trace.
 
-The processes differ in everything that must not matter: PYTHONHASHSEED, the layout of the heap, the thresholds of
-the garbage collector, the environment. If their traces differ, both runs are repeated with the trace as text, and
-the first event that differs is shown with its virtual time. The hash seed is never pinned: code that depends on it
-must show here.
+The processes differ in everything that must not matter: PYTHONHASHSEED, the layout of the heap, the environment,
+and the build of the hot loops, compiled in one (where they are built) and interpreted in the other. If their traces
+differ, both runs are repeated with the trace as text, and the first event that differs is shown with its virtual
+time. The hash seed is never pinned: code that depends on it must show here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from tnats.harness.scenario import run_scenario
 CONTEXT_LINES = 5
 NOISES = (1, 7919)
 """One for each process: its hash seed, and how much it litters its heap."""
+
+BUILDS = {1: "auto", 7919: "off"}
+"""The build of the hot loops (TNATS_SPEEDUPS) that goes with each."""
 
 
 @attrs.frozen
@@ -67,7 +70,12 @@ def trace_elsewhere(directory: Path, name: str, seed: int, *, noise: int, lines_
     command += ["--noise", str(noise)]
     if lines_path is not None:
         command += ["--lines", str(lines_path)]
-    environment = {**os.environ, "PYTHONHASHSEED": str(noise), f"TNATS_NOISE_{noise}": "x" * noise}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": str(noise),
+        "TNATS_SPEEDUPS": BUILDS[noise],
+        f"TNATS_NOISE_{noise}": "x" * noise,
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise TnatsError(f"the traced process failed ({done.returncode}):\n{done.stderr}")
