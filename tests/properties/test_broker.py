@@ -71,7 +71,31 @@ class Seen:
     trace_hash: str = ""
 
 
-def watch(talks: list[list[bytes]], broker_class: type[Broker]) -> Seen:
+@attrs.frozen
+class Tuning:
+    """Bounds of the exchange, perhaps tiny."""
+
+    view_bytes: int
+    own_body_bytes: int
+    flush_bytes: int
+    deliveries_per_feed: int
+
+    def __call__(self, broker: Broker) -> None:
+        for field in attrs.fields(Tuning):
+            setattr(broker.exchange, field.name, getattr(self, field.name))
+
+
+TUNINGS = st.builds(
+    Tuning,
+    view_bytes=st.sampled_from([1, 20, 4096]),
+    own_body_bytes=st.sampled_from([1, 50, 32_768]),
+    flush_bytes=st.sampled_from([1, 200, 65_536]),
+    deliveries_per_feed=st.sampled_from([0, 3, 65_536]),
+)
+ORDINARY = Tuning(4096, 32_768, 65_536, 65_536)
+
+
+def watch(talks: list[list[bytes]], broker_class: type[Broker] = Broker, tuning: Tuning = ORDINARY) -> Seen:
     """Let one client per talk say its chunks, in turns."""
     seen = Seen(told=[b""] * len(talks))
 
@@ -88,21 +112,20 @@ def watch(talks: list[list[bytes]], broker_class: type[Broker]) -> Seen:
         seen.states += [attrs.astuple(one) for one in broker.closed]
         seen.states.append(attrs.astuple(broker.snapshot()))
 
-    seen.trace_hash = play(scene, broker_class=broker_class, max_payload=PAYLOAD_MAX).trace_hash
+    seen.trace_hash = play(scene, broker_class=broker_class, tune=tuning, max_payload=PAYLOAD_MAX).trace_hash
     return seen
 
 
-@given(st.lists(chunked(st.one_of(TALKS, damaged())), min_size=1, max_size=3))
-def test_both_builds_do_the_same(talks: list[list[bytes]]) -> None:
+@given(st.lists(chunked(st.one_of(TALKS, damaged())), min_size=1, max_size=3), TUNINGS)
+def test_both_builds_do_the_same(talks: list[list[bytes]], tuning: Tuning) -> None:
     """Every byte told, every counter and state, and every call to the world are equal in both builds."""
-    assert watch(talks, Broker) == watch(talks, INTERPRETED)
+    assert watch(talks, Broker, tuning) == watch(talks, INTERPRETED, tuning)
 
 
-@given(chunked(TALKS))
-def test_cuts_do_not_matter(chunks: list[bytes]) -> None:
-    """The same bytes in one piece and in many are answered alike."""
-    whole, cut = watch([[b"".join(chunks)]], Broker), watch([chunks], Broker)
-    assert whole.told == cut.told
+@given(chunked(TALKS), TUNINGS)
+def test_cuts_and_bounds_do_not_matter(chunks: list[bytes], tuning: Tuning) -> None:
+    """The same bytes in one piece and in many, copied and referenced, are answered alike."""
+    assert watch([[b"".join(chunks)]]).told == watch([chunks], tuning=tuning).told
 
 
 @given(CONNECTS, chunked(st.one_of(st.binary(max_size=300), damaged())))

@@ -49,6 +49,14 @@ class Broker:
         self.now_ns: Callable[[], int] = runtime.clock.mono_ns
         self.draw = Draw(runtime.chance.rng("broker").getrandbits(64))
         self.exchange = Exchange(self.draw, self._wake_settler)
+        if runtime.buggify("broker.reference_every_message"):
+            self.exchange.view_bytes = 1
+        if runtime.buggify("broker.own_buffer_for_every_partial_message"):
+            self.exchange.own_body_bytes = 1
+        if runtime.buggify("broker.write_at_once"):
+            self.exchange.flush_bytes = 1
+        if runtime.buggify("broker.defer_after_every_message"):
+            self.exchange.deliveries_per_feed = 0
         self.poller = runtime.network.poller()
         self.reactor = Reactor(self)
         self.keepalive = KeepAlive(self, self.draw)

@@ -6,9 +6,8 @@ from libc.string cimport memchr, memcmp, memcpy
 
 
 
-cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, FLUSH_BYTES, OWN_BODY_BYTES, READ_BYTES, SETTLE_ROUNDS_MAX
-cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX, VIEW_BYTES
-cdef Py_ssize_t DELIVERIES_PER_FEED_MAX, PLANS_MAX
+cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
+cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX
 cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
 cdef bytes PUB, HPUB
 cdef bytearray NO_STAGE
@@ -74,6 +73,7 @@ cdef class Exchange:
     cdef public bint passing
     cdef public bytearray buffer
     cdef public list stages, small_stages, dirty, borrowers, inboxes
+    cdef public Py_ssize_t view_bytes, own_body_bytes, flush_bytes, deliveries_per_feed
     @cython.locals(outbound=Outbound)
     cpdef release_buffer(self)
     @cython.locals(outbound=Outbound, inbox=Inbox, rounds=int, inboxes=list, dirty=list)

@@ -89,15 +89,37 @@ HPUB = b"HPUB "
 class Exchange:
     """What the connections served by one reactor share."""
 
-    __slots__ = ("borrowers", "buffer", "dirty", "draw", "inboxes", "passing", "small_stages", "stages", "view", "wake")
+    __slots__ = (
+        "borrowers",
+        "buffer",
+        "deliveries_per_feed",
+        "dirty",
+        "draw",
+        "flush_bytes",
+        "inboxes",
+        "own_body_bytes",
+        "passing",
+        "small_stages",
+        "stages",
+        "view",
+        "view_bytes",
+        "wake",
+    )
 
     def __init__(self, draw: Draw, wake: Callable[[], None]) -> None:
-        """`wake` is called when there is something to settle and no reactor pass is under way to do so."""
+        """`wake` is called when there is something to settle and no reactor pass is under way to do so.
+
+        The bounds are those of `tnats.limits`; simulation makes them tiny at times.
+        """
         self.draw = draw
         self.wake = wake
         self.passing = False
         self.buffer = allocate(READ_BYTES)
         self.view = memoryview(self.buffer)
+        self.view_bytes = VIEW_BYTES
+        self.own_body_bytes = OWN_BODY_BYTES
+        self.flush_bytes = FLUSH_BYTES
+        self.deliveries_per_feed = DELIVERIES_PER_FEED_MAX
         self.stages: list[bytearray] = []
         self.small_stages: list[bytearray] = []
         self.dirty: list[Outbound] = []
@@ -199,7 +221,7 @@ class Outbound:
         if borrowed and not self.borrowed:
             self.borrowed = True
             self.exchange.borrowers.append(self)
-        if self.queued >= FLUSH_BYTES:
+        if self.queued >= self.exchange.flush_bytes:
             self.flush()
         return True
 
@@ -232,7 +254,7 @@ class Outbound:
             return False
         if self.used + size <= self.capacity:
             return True
-        if self.queued + self.used - self.sent >= FLUSH_BYTES:
+        if self.queued + self.used - self.sent >= self.exchange.flush_bytes:
             self.flush()
             if self.closed:
                 return False
@@ -540,7 +562,7 @@ class Plan:
         delivered = 0
         view = None
         borrowed = False
-        if stop - start >= VIEW_BYTES and buffer is not None:
+        if buffer is not None and stop - start >= origin.exchange.view_bytes:
             view = memoryview(buffer)[start:stop]
             borrowed = buffer is origin.exchange.buffer
         for target in self.targets:
@@ -760,7 +782,7 @@ class Inbound(Origin):
                     start = pos + self.start_offset
                     self.owner.on_no_responders(self.plan.subject, data[start : start + self.reply_size])
             pos = stop
-            if work > DELIVERIES_PER_FEED_MAX:
+            if work > self.exchange.deliveries_per_feed:
                 self.deferred = pos < end
                 break
         self.msgs += msgs
@@ -776,7 +798,7 @@ class Inbound(Origin):
             self.tail = data[pos:end]
         elif not need:
             self.tail = self.owner.on_partial(data[pos:end])
-        elif need < OWN_BODY_BYTES:
+        elif need < self.exchange.own_body_bytes:
             self.tail = data[pos:end]
         else:
             self.have = end - pos

@@ -104,6 +104,7 @@ class Stage:
     ) -> None:
         self.world = world
         self._broker_class = broker_class
+        self.tune: Callable[[Broker], None] = lambda broker: None
         self.options = options
         self.gatekeeper = gatekeeper
         self.log = ListLog()
@@ -114,6 +115,7 @@ class Stage:
 
     async def serve(self, runtime: Runtime) -> None:
         self.broker = self._broker_class(runtime, self.options, self.gatekeeper, self.log)
+        self.tune(self.broker)
         with self.server_scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.broker.run)
@@ -142,12 +144,14 @@ def play(
     credentials: Credentials | None = None,
     seed: int = 1,
     broker_class: type[Broker] = Broker,
+    tune: Callable[[Broker], None] = lambda broker: None,
     **changes: object,
 ) -> Outcome[None]:
     """Run `scene` beside a broker with these options; raises what either raises."""
 
     async def main(world: World) -> None:
         stage = Stage(world, broker_options(**changes), Authenticator(credentials or Credentials()), broker_class)
+        stage.tune = tune
 
         async def clients(runtime: Runtime) -> None:
             stage.runtime = runtime
