@@ -26,12 +26,15 @@ def main(argv: Sequence[str], directory: Path = DIRECTORY_DEFAULT) -> int:
     parser.add_argument("--dir", type=Path, default=directory, help="where the scenario files are")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="name the scenarios")
-    run = commands.add_parser("run", help="run a scenario for one seed or a range of seeds")
-    run.add_argument("scenario")
-    run.add_argument("seeds", type=seed_range, help="N or FIRST-LAST")
-    meta = commands.add_parser("meta", help="show that a seed gives the same run in two different processes")
-    meta.add_argument("scenario", help="a name, or `all`")
-    meta.add_argument("seeds", type=seed_range, help="N or FIRST-LAST")
+    for name, help_text in (
+        ("run", "run scenarios, each up to the first seed that fails"),
+        ("meta", "show that a seed gives the same run in two different processes"),
+    ):
+        command = commands.add_parser(name, help=help_text)
+        command.add_argument("scenario", nargs="?")
+        command.add_argument("seed", nargs="?", type=seed_range, help="N or FIRST-LAST; 1 if not given")
+        command.add_argument("--all", action="store_true", help="all scenarios")
+        command.add_argument("--seeds", type=first_seeds, help="how many, from 1 on")
     trace = commands.add_parser("trace", help="run once and print the trace's hash as JSON")
     trace.add_argument("scenario")
     trace.add_argument("seed", type=int)
@@ -41,10 +44,13 @@ def main(argv: Sequence[str], directory: Path = DIRECTORY_DEFAULT) -> int:
     try:
         if options.command == "list":
             return list_scenarios(options.dir)
-        if options.command == "run":
-            return run_seeds(options.dir, options.scenario, options.seeds)
-        if options.command == "meta":
-            return check_determinism(options.dir, options.scenario, options.seeds)
+        if options.command in ("run", "meta"):
+            if options.all == (options.scenario is not None):
+                parser.error("name one scenario, or give --all")
+            names = scenario_names(options.dir) if options.all else [options.scenario]
+            each = run_seeds if options.command == "run" else check_determinism
+            seeds = options.seed or options.seeds or range(1, 2)
+            return max(each(options.dir, name, seeds) for name in names)
         result = trace_here(options.dir, options.scenario, options.seed, noise=options.noise, lines_path=options.lines)
         write(json.dumps(attrs.asdict(result)))
     except TnatsError as exc:
@@ -62,6 +68,11 @@ def seed_range(text: str) -> range:
     """`N` or `FIRST-LAST` (both included)."""
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
+
+
+def first_seeds(text: str) -> range:
+    """The first `N` seeds."""
+    return range(1, int(text) + 1)
 
 
 def list_scenarios(directory: Path) -> int:
@@ -93,15 +104,11 @@ def describe(outcome: Outcome[None]) -> str:
 
 
 def check_determinism(directory: Path, name: str, seeds: range) -> int:
-    """The determinism gate over scenarios and seeds; reports each, and fails if any differs."""
-    code = 0
-    for each in scenario_names(directory) if name == "all" else [name]:
-        for seed in seeds:
-            verdict = compare_processes(directory, each, seed)
-            write(verdict.report)
-            if not verdict.agree:
-                code = 1
-    return code
+    """The determinism gate for each seed; reports all, and fails if any differs."""
+    verdicts = [compare_processes(directory, name, seed) for seed in seeds]
+    for verdict in verdicts:
+        write(verdict.report)
+    return 0 if all(verdict.agree for verdict in verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -72,11 +72,14 @@ def test_dependence_on_the_hash_seed_is_found(directory: Path) -> None:
 def test_command_tells_by_its_exit_code(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`meta` gives 0 for agreement and 1 for a difference; an unknown scenario is misuse, 2."""
     assert main(["meta", "steady", "1"], directory) == 0
-    assert main(["meta", "all", "1"], directory) == 1
+    assert main(["meta", "--all"], directory) == 1
     assert main(["meta", "nothing", "1"], directory) == 2
     assert main(["run", "steady", "1-3"], directory) == 0
+    assert main(["run", "--all", "--seeds", "2"], directory) == 0
     assert main(["list"], directory) == 0
-    assert "Walks through a set" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Walks through a set" in shown
+    assert [shown.count(f"{name} seed {seed}: ok") for name, seed in (("steady", 3), ("unsteady", 2))] == [1, 1]
 
 
 @pytest.mark.parametrize("name", scenario_names(SCENARIOS))
