@@ -20,13 +20,14 @@ from tnats.raft.effects import (
     ReadReady,
     Ready,
     Resumed,
+    Rewrite,
     RoleChanged,
     SnapshotRead,
     SnapshotWrite,
     StandingChanged,
 )
 from tnats.raft.identity import following, supersedes
-from tnats.raft.log import Log
+from tnats.raft.log import FaultyRange, Log
 from tnats.raft.membership import Membership, MembershipLog
 from tnats.raft.messages import AppendReply, Entry, Message, NodeId, SnapshotMeta, Standing
 from tnats.raft.options import Options
@@ -86,7 +87,7 @@ class Core:
         self.hard_changed = True  # the new incarnation must be durable before it speaks
         self.membership_changed = True  # the second copy is made anew at each start, whatever became of the first
         self.installed: tuple[SnapshotMeta, bool] | None = None
-        self.repairs: list[Entry] = []
+        self.repairs: list[Rewrite] = []
         self.persist_number = 0
         self.persisted_number = 0
         self.silent_until = 1  # number of the persist that makes our incarnation durable: before it, not a word
@@ -222,6 +223,11 @@ class Core:
         self.silent_until = self.persist_number + 1
         self.refresh_standing()
 
+    def fill(self, fault: FaultyRange, entries: list[Entry]) -> None:
+        """Entries at the head of a faulty range were found again."""
+        self.repairs.append(Rewrite(self.log.term(fault.first - 1) or 0, entries))
+        self.log.fill(fault, entries)
+
     def report_halt(self, first: int, last: int, reason: str) -> None:
         """The group cannot go on until an operator, or a replica that still has what is missing, comes."""
         halt = Halted(first, last, reason)
@@ -253,6 +259,7 @@ class Core:
         """Drop the log from `index` on, and every configuration in it."""
         self.retract_acks(index)
         self.log.truncate(index)
+        self.repairs = [rewrite for rewrite in self.repairs if rewrite.entries[-1].index < index]
         if self.memberships.truncate(index):
             self.membership_now()
         self.refresh_standing()

@@ -173,6 +173,14 @@ class HardState:
 
 
 @attrs.define
+class Rewrite:
+    """A run of entries that were found again; `prev_term` is the term before the first of them."""
+
+    prev_term: int
+    entries: list[Entry]
+
+
+@attrs.define
 class Persist:
     """Make all of this durable, in this order, and nothing of a later number before it.
 
@@ -189,7 +197,7 @@ class Persist:
     discard_log: bool = False
     prev_term: int = 0
     entries: list[Entry] = attrs.Factory(list)
-    repairs: list[Entry] = attrs.Factory(list)
+    repairs: list[Rewrite] = attrs.Factory(list)
     membership: Membership | None = None
 
 

@@ -84,8 +84,7 @@ class Following:
             ):
                 continue
             found = entries[fault.first - prev - 1 : fault.last - prev]
-            log.fill(fault, found)
-            core.repairs += found
+            core.fill(fault, found)
         core.refresh_standing()
         return True
 

@@ -173,6 +173,12 @@ class _Recovery:
             after = records.get(fault.last + 1)
             fault.last_term = after.prev_term if after is not None else tail_term
             terms[fault.last - base] = fault.last_term
+        nameless = next((at for at, fault in enumerate(faulty) if not fault.last_term), None)
+        if nameless is not None:
+            cut = faulty[nameless].first
+            self.forget(Standing.SHORT, f"entries from {cut} on cannot even be named")
+            del terms[cut - base :], faulty[nameless:]
+            configs = [config for config in configs if config.index < cut]
         return base, terms, faulty, configs
 
     def end(

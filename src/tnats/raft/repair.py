@@ -78,8 +78,7 @@ class Repair:
         if reply.holding == Holding.HAVE and reply.entries:
             entries = reply.entries[: fault.last - fault.first + 1]
             last = entries[-1].index
-            log.fill(fault, entries)
-            core.repairs += entries
+            core.fill(fault, entries)
             core.events.append(Repaired(entries[0].index, last))
             self.question = None
             self.answers = {}

@@ -83,8 +83,9 @@ class Checkers:
             self._appended(host, ready.persist.entries, ready.persist.prev_term)
         if ready.persist is not None and ready.persist.snapshot is not None:
             self.handed_out[host.node] = max(self.handed_out[host.node], ready.persist.snapshot.index)
-        if ready.persist is not None and ready.persist.repairs:
-            self._repaired(host, ready.persist.repairs)
+        if ready.persist is not None:
+            for rewrite in ready.persist.repairs:
+                self._repaired(host, rewrite.entries)
         for noted in ready.events:
             if isinstance(noted, RoleChanged) and noted.role is Role.LEADER:
                 self._elected(host, noted.term)

@@ -100,18 +100,12 @@ class Disk:
             records = codec.encode_entries(identity, persist.entries, persist.prev_term)
             for entry, record in zip(persist.entries, records, strict=True):
                 self.write(("entry", entry.index, record, True))
-        for entry in persist.repairs:
-            before = self.term_before(entry, persist.repairs)
-            self.write(("entry", entry.index, codec.encode_entry(identity, entry, before), False))
+        for rewrite in persist.repairs:
+            records = codec.encode_entries(identity, rewrite.entries, rewrite.prev_term)
+            for entry, record in zip(rewrite.entries, records, strict=True):
+                self.write(("entry", entry.index, record, False))
         if persist.membership is not None:
             self.write(("membership", codec.encode_stored_membership(identity, persist.membership)))
-
-    def term_before(self, entry: Entry, repairs: list[Entry]) -> int:
-        for other in repairs:
-            if other.index == entry.index - 1:
-                return other.term
-        record = self.read(entry.index - 1)
-        return record.term if record is not None else 0
 
     def store_snapshot(self, meta: SnapshotMeta, data: bytes, incarnation: int) -> None:
         identity = Identity(self.group, self.node, incarnation)

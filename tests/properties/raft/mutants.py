@@ -376,10 +376,17 @@ MUTANTS = [
     Mutant("commits entries of old terms by counting", 500, [(Replication, "advance_commit", commit_any_term)]),
     Mutant("cuts the log at the first bad checksum", 20, [], Cutting, damages),
     Mutant("skips an unreadable record", 20, [], Skipping, damages),
-    Mutant("uses a snapshot without verifying it", 20, [(Disk, "found", found_unverified)], SnapshotUnverified, snapshots),
+    Mutant(
+        "uses a snapshot without verifying it", 20, [(Disk, "found", found_unverified)], SnapshotUnverified, snapshots
+    ),
     Mutant("ignores an fsync error", 20, [], SyncErrorIgnored, failing_disks),
     Mutant("acknowledges half a record when the disk is full", 20, [], HalfRecord, failing_disks),
-    Mutant("a configuration counts from its commit", 100, [(Core, "membership", property(committed_membership))], swarm=changes),
+    Mutant(
+        "a configuration counts from its commit",
+        100,
+        [(Core, "membership", property(committed_membership))],
+        swarm=changes,
+    ),
     Mutant("two configurations at a time", 100, [(Core, "change_pending", never_pending)], swarm=changes),
     Mutant("a deposed leader serves reads", 50, [(Reads, "_admit", read_at_once)], swarm=pauses),
     Mutant("a snapshot may end early", 100, [], EarlyEnd, snapshots),
@@ -391,9 +398,24 @@ MUTANTS = [
         swarm=figure_eight,
     ),
     Mutant("keeps conflicting entries", 50, [(Following, "_take", no_conflict_check)], swarm=figure_eight),
-    Mutant("does not check the entry before", 50, [(Following, "append", no_prev_check(Following.append))], swarm=figure_eight),
-    Mutant("an amnesic replica goes on as if nothing were", 50, [(Core, "__init__", starts_sound(Core.__init__))], swarm=amnesia),
+    Mutant(
+        "does not check the entry before",
+        50,
+        [(Following, "append", no_prev_check(Following.append))],
+        swarm=figure_eight,
+    ),
+    Mutant(
+        "an amnesic replica goes on as if nothing were",
+        50,
+        [(Core, "__init__", starts_sound(Core.__init__))],
+        swarm=amnesia,
+    ),
     Mutant("a dirty replica counts at once", 50, [(Relearning, "tick", sound_at_once)], swarm=lazy_power),
     Mutant("repairs by index alone", 100, [(Repair, "asked", repair_by_index)], swarm=damages),
-    Mutant("counts acknowledgements of the unsound", 200, [(Replication, "advance_commit", commit_any_standing)], swarm=amnesia),
+    Mutant(
+        "counts acknowledgements of the unsound",
+        200,
+        [(Replication, "advance_commit", commit_any_standing)],
+        swarm=amnesia,
+    ),
 ]

@@ -233,6 +233,8 @@ class World:
         """One fsync: everything written so far is durable, then the promise, then the completion."""
         host = self.hosts[node]
         machine = self.machine(node)
+        if machine.standing is Standing.FAILED:
+            return
         last = host.unsynced[-1].number if host.unsynced else 0
         host.unsynced.clear()
         host.disk.sync()
