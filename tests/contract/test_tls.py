@@ -205,6 +205,24 @@ def test_paused_writer_is_still_flushed(stage: Stage) -> None:
     stage.run(scene)
 
 
+def test_reset_while_bytes_are_kept_back_is_reported(stage: Stage) -> None:
+    """A peer that resets before all accepted bytes were sent makes the connection ready, and reading raises."""
+
+    async def scene(stage: Stage) -> None:
+        client, server = await encrypt(stage)
+        poller = stage.client.network.poller()
+        poller.add(client)
+        while client.write([RANDOM_BYTES[:65536]]):
+            await stage.client.clock.sleep_ns(1_000_000)
+        server.close(reset=True)
+        assert await poller.wait() == [client]
+        with pytest.raises(ConnectionBroken):
+            client.read_into(bytearray(10))
+        client.close()
+
+    stage.run(scene)
+
+
 def test_end_of_stream(stage: Stage) -> None:
     """After the peer's orderly close its last bytes come, then 0, reported again and again."""
 

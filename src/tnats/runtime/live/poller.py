@@ -11,7 +11,7 @@ import select
 import trio
 
 from tnats.errors import ensure
-from tnats.runtime.api import Conn, Listener
+from tnats.runtime.api import Conn, ConnectionBroken, Listener
 from tnats.runtime.live.conn import LiveConn
 from tnats.runtime.live.listener import LiveListener
 
@@ -139,7 +139,10 @@ class LivePoller:
             if events != select.EPOLLOUT and source not in self._paused:
                 ready.append(source)
             if source in self._unsent:
-                source.flush()
+                try:
+                    source.flush()
+                except ConnectionBroken:
+                    pass  # held now, so its owner will read and learn of it
         return self._with_held(ready)
 
     def _with_held(self, ready: list[Conn | Listener]) -> list[Conn | Listener]:
