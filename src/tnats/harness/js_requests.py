@@ -12,9 +12,11 @@ from typing import Any
 import attrs
 
 from tnats.client import Client, ClientError, Message
+from tnats.ids import Nuid
 
 API = "$JS.API."
 NO_MESSAGE = 10037
+STREAM_NOT_FOUND = 10059
 WRONG_LAST_SEQUENCE = 10071
 NOT_FOUND_STATUS = 404
 END_OF_BATCH_STATUS = 204
@@ -158,15 +160,19 @@ def delivered_seq(reply: str) -> int:
 
 
 async def fetch(client: Client, stream: str, consumer: str, count: int, timeout_s: float) -> list[tuple[int, bytes]]:
-    """Up to `count` waiting messages as (sequence, data), acknowledged."""
+    """Up to `count` waiting messages as (sequence, data), acknowledged.
+
+    They come under their own subjects, so the inbox is a subscription and not the one of requests.
+    """
+    inbox = f"_INBOX.{Nuid(client.runtime.chance.rng('harness.inbox')).next()}"
     query = json.dumps({"batch": count, "no_wait": True}).encode()
     found: list[tuple[int, bytes]] = []
-    async with client.request_many(
-        f"{API}CONSUMER.MSG.NEXT.{stream}.{consumer}", query, count_max=count, timeout_s=timeout_s
-    ) as replies:
-        async for reply in replies:
-            if reply.status:
+    async with client.subscribe(inbox) as subscription:
+        await client.publish(f"{API}CONSUMER.MSG.NEXT.{stream}.{consumer}", query, reply=inbox)
+        while len(found) < count:
+            message = await subscription.next_message(timeout_s)
+            if message.status:
                 break
-            found.append((delivered_seq(reply.reply), reply.data))
-            await reply.respond(b"+ACK")
+            found.append((delivered_seq(message.reply), message.data))
+            await message.respond(b"+ACK")
     return found

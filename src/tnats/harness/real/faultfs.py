@@ -9,6 +9,10 @@ Rules
 * The kernel caches nothing: names and attributes have no lifetime, reads and writes are direct. What a program wrote
   is in the *model's* page cache, and only `fsync`, `fdatasync`, a directory's `fsync`, or a write through a
   descriptor opened with O_SYNC or O_DSYNC moves it to the model's medium.
+* Names follow one of two rules. "posix": a name is durable once its directory was synced, and nothing else makes it
+  so. "journal": any sync also commits the names made before it, as the journals of ext4 and XFS do.
+* With write-back, what was written becomes durable without any sync after so long (Linux: 30 s), and with the rule of
+  a journal names are committed a sixth of that apart (ext4: 5 s).
 * `power_loss` is called after the server was killed. Handles from before it answer EIO.
 * Faults are the rules of `tnats.runtime.sim.disk_faults`, met in the order in which calls arrive.
 
@@ -23,8 +27,9 @@ import os
 import random
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import attrs
 import pyfuse3
@@ -35,6 +40,7 @@ from tnats.runtime.sim.disk_faults import Delay, Effect, Fail, Flip, Kind, Lose,
 from tnats.runtime.sim.disk_image import ROOT, CrashPolicy, ImageError
 
 BLOCK_SIZE = 4096
+WRITE_BACK_STEPS = 6
 SYNC_FLAGS = os.O_SYNC | os.O_DSYNC
 
 T = TypeVar("T")
@@ -68,9 +74,12 @@ def answered(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
 class FaultFileSystem(pyfuse3.Operations):
     """The mounted disk. Calls arrive from pyfuse3's tasks; each changes the model in one step."""
 
-    def __init__(self, drive: SimDrive) -> None:
+    def __init__(self, drive: SimDrive, names: Literal["posix", "journal"]) -> None:
         super().__init__()
         self.drive = drive
+        self._commits_names = names == "journal"
+        self._changed_directories: dict[int, None] = {}
+        self._dirty_files: dict[int, None] = {}
         self._epoch = 0
         self._handles: dict[int, Handle] = {}
         self._next_handle = 1
@@ -85,6 +94,8 @@ class FaultFileSystem(pyfuse3.Operations):
     def power_loss(self, policy: CrashPolicy) -> None:
         """Lose what `policy` does not spare."""
         self._epoch += 1
+        self._changed_directories.clear()
+        self._dirty_files.clear()
         self.drive.power_loss(policy)
 
     def would_survive(self, text: bytes, glob: str) -> bool:
@@ -92,6 +103,19 @@ class FaultFileSystem(pyfuse3.Operations):
         image = self.drive.image.clone()
         image.crash(CrashPolicy.STRICT, random.Random(0))
         return any(text in image.content(path) for path in image.walk() if fnmatch.fnmatchcase(path, glob))
+
+    async def write_back(self, age_s: float) -> None:
+        """Be the kernel's write-back, until cancelled: data that is `age_s` old reaches the medium by itself."""
+        bounds: deque[int] = deque(maxlen=WRITE_BACK_STEPS)
+        while True:
+            await trio.sleep(age_s / WRITE_BACK_STEPS)
+            self._commit_names()
+            if len(bounds) == WRITE_BACK_STEPS:
+                for number in list(self._dirty_files):
+                    self.drive.image.sync_file(number, bounds[0])
+                    if not self.drive.image.has_pending(number):
+                        del self._dirty_files[number]
+            bounds.append(self.drive.image.operation_count)
 
     # ---------------------------------------------------------------- paths and attributes
 
@@ -133,6 +157,7 @@ class FaultFileSystem(pyfuse3.Operations):
         return number, is_directory
 
     def _touch(self, number: int) -> None:
+        self._dirty_files[number] = None
         self._changed_ns[number] = time.time_ns()
 
     async def _meet(self, kind: Kind, path: str) -> Effect | None:
@@ -203,6 +228,7 @@ class FaultFileSystem(pyfuse3.Operations):
         path = self._child_path(parent_inode, name)
         await self._meet("mkdir", path)
         self.drive.image.make_directory(path)
+        self._changed_directories[parent_inode] = None
         number, _ = self._find(parent_inode, name)
         self._modes[number] = stat.S_IMODE(mode)
         self._touch(number)
@@ -213,12 +239,14 @@ class FaultFileSystem(pyfuse3.Operations):
         path = self._child_path(parent_inode, name)
         await self._meet("unlink", path)
         self.drive.image.remove(path)
+        self._changed_directories[parent_inode] = None
 
     @answered
     async def rmdir(self, parent_inode: int, name: bytes, ctx: object) -> None:
         path = self._child_path(parent_inode, name)
         await self._meet("rmdir", path)
         self.drive.image.remove_directory(path)
+        self._changed_directories[parent_inode] = None
 
     @answered
     async def rename(
@@ -239,6 +267,7 @@ class FaultFileSystem(pyfuse3.Operations):
             if os.fsdecode(name_new) in names:
                 raise pyfuse3.FUSEError(errno.EEXIST)
         self.drive.image.rename(source, target)
+        self._changed_directories.update({parent_inode_old: None, parent_inode_new: None})
         self._find(parent_inode_new, name_new)
 
     @answered
@@ -270,6 +299,7 @@ class FaultFileSystem(pyfuse3.Operations):
             raise pyfuse3.FUSEError(errno.EIO)
         if not isinstance(effect, SyncFault):
             self.drive.image.sync_directory(handle.number, before)
+            self._commit_names()
 
     @answered
     async def statfs(self, ctx: object) -> pyfuse3.StatvfsData:
@@ -292,6 +322,7 @@ class FaultFileSystem(pyfuse3.Operations):
         await self._meet("create", path)
         if not self.drive.image.is_file(path):
             self.drive.image.create(path)
+            self._changed_directories[parent_inode] = None
         number, _ = self._find(parent_inode, name)
         self._modes[number] = stat.S_IMODE(mode)
         self._touch(number)
@@ -363,6 +394,14 @@ class FaultFileSystem(pyfuse3.Operations):
                 raise pyfuse3.FUSEError(errno.EIO)
             return
         image.sync_file(handle.number, before)
+        self._commit_names()
+
+    def _commit_names(self) -> None:
+        """The journal's part of a sync."""
+        if self._commits_names:
+            for number in self._changed_directories:
+                self.drive.image.sync_directory(number)
+            self._changed_directories.clear()
 
     async def flush(self, fh: int) -> None:
         """close(2) promises nothing about the medium."""

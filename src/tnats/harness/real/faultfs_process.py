@@ -1,4 +1,4 @@
-"""The process that serves one fault file system: `python -m tnats.harness.real.faultfs_process MOUNTPOINT SEED`.
+"""The process that serves one fault file system: `... faultfs_process MOUNTPOINT SEED posix|journal SECONDS`.
 
 A process of its own, so that a server blocked in a disk call can never block the loop that has to answer it. Commands
 come as JSON lines on standard input, each with one JSON line in return on standard output: `{"ok": ...}` or
@@ -23,7 +23,7 @@ import base64
 import json
 import random
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import pyfuse3
 import trio
@@ -132,27 +132,30 @@ async def serve_commands(control: Control, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def run(files: FaultFileSystem) -> None:
+async def run(files: FaultFileSystem, write_back_s: float) -> None:
     async with trio.open_nursery() as nursery:
+        if write_back_s:
+            nursery.start_soon(files.write_back, write_back_s)
         nursery.start_soon(serve_commands, Control(files), nursery.cancel_scope)
         nursery.start_soon(pyfuse3.main)
         say({"ok": "mounted"})
 
 
-def main(mountpoint: str, seed: str) -> int:
-    """Mount, serve until standard input ends, unmount."""
-    files = FaultFileSystem(SimDrive(random.Random(int(seed)), capacity_bytes=CAPACITY_BYTES))
+def main(mountpoint: str, seed: str, names: Literal["posix", "journal"], write_back_s: float) -> int:
+    """Mount, serve until standard input ends, unmount. `write_back_s` 0: nothing is written back by itself."""
+    files = FaultFileSystem(SimDrive(random.Random(int(seed)), capacity_bytes=CAPACITY_BYTES), names)
     try:
         pyfuse3.init(files, mountpoint, {"fsname=tnats-faultfs", "default_permissions"})
     except RuntimeError as exc:
         say({"error": f"cannot mount at {mountpoint}: {exc}"})
         return 1
     try:
-        trio.run(run, files)
+        trio.run(run, files, write_back_s)
     finally:
         pyfuse3.close(unmount=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    _, where, number, rule, age = sys.argv
+    sys.exit(main(where, number, "posix" if rule == "posix" else "journal", float(age)))

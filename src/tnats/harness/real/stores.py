@@ -186,8 +186,11 @@ def missing_for_mount() -> str | None:
 
 
 @asynccontextmanager
-async def open_fault_fs(workplace: Workplace, seed: int) -> AsyncIterator[FaultFs]:
-    """Mount a fresh fault file system for the length of the block. Raises CouldNotRun."""
+async def open_fault_fs(workplace: Workplace, seed: int, *, names: str, write_back_s: float) -> AsyncIterator[FaultFs]:
+    """Mount a fresh fault file system for the length of the block. `names` and `write_back_s`: see `faultfs`.
+
+    Raises CouldNotRun.
+    """
     lacking = missing_for_mount()
     if lacking is not None:
         raise CouldNotRun(lacking)
@@ -195,7 +198,7 @@ async def open_fault_fs(workplace: Workplace, seed: int) -> AsyncIterator[FaultF
     path.mkdir()
     workplace.note("mount", path)
     process = await workplace.start(
-        [*FILE_SYSTEM, str(path), str(seed)],
+        [*FILE_SYSTEM, str(path), str(seed), names, str(write_back_s)],
         log=workplace.directory / "faultfs.log",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

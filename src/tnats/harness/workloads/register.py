@@ -72,6 +72,19 @@ class RegisterWorkload:
             await self._runtime.clock.sleep_ns(int(rng.random() * self._delay_ns_max))
             await self.operate(worker, access, rng)
 
+    @staticmethod
+    async def read_all(recorder: Recorder, worker: int, access: RegisterAccess) -> None:
+        """Get every key of the history once more."""
+        keys = dict.fromkeys(operation.value[0] for operation in recorder.history.operations())
+        for key in keys:
+            recorder.invoke(worker, "get", [key, None], node=access.node, connection=worker)
+            try:
+                value, seq = await access.get(key, direct=False)
+            except (Refused, Indeterminate) as exc:
+                recorder.end(worker, "fail", "get", [key, None], error=str(exc))
+            else:
+                recorder.end(worker, "ok", "get", [key, value], seq=seq)
+
     async def operate(self, worker: int, access: RegisterAccess, rng: random.Random) -> None:
         """One drawn operation."""
         f = rng.choices(list(SHARES), weights=list(SHARES.values()))[0]

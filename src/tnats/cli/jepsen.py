@@ -1,0 +1,247 @@
+"""`tnats jepsen`: run what Jepsen found about NATS again, against a real server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tnats.cli.output import json_option, print_json
+from tnats.cli.session import run as run_live
+from tnats.errors import TnatsError
+from tnats.harness import loss_plot
+from tnats.harness.contract import CLAUSES
+from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant, find_directory, load_all
+from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.run import Report, run_variant
+from tnats.harness.real.targets import Target, find_target
+from tnats.runtime.api import Runtime
+
+EXIT_KEPT, EXIT_BROKEN, EXIT_COULD_NOT_RUN = 0, 1, 2
+
+directory_option = click.option("--dir", "directory", help="Scenario files. [default: jepsen/ of the clone]")
+
+
+@click.group("jepsen")
+def command() -> None:
+    """Run what Jepsen found about NATS again, against nats-server or this server."""
+
+
+@command.command("list")
+@directory_option
+@json_option
+def list_findings(directory: str | None, as_json: bool) -> int:
+    """Show the findings, their variants, and what each needs."""
+    try:
+        findings = load_all(find_directory(directory))
+    except TnatsError as exc:
+        return could_not_run(exc)
+    if as_json:
+        for finding in findings:
+            print_json(listed(finding))
+        return EXIT_KEPT
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "finding", "published for", "runs on", "variants"):
+        table.add_column(heading)
+    for finding in findings:
+        needs = f"a cluster of {finding.nodes}: not yet" if finding.needs_cluster else "one node"
+        names = ", ".join(variant.name for variant in finding.variants)
+        table.add_row(finding.id, f"{finding.title} ({finding.reference})", finding.affected, needs, names)
+    Console().print(table)
+    return EXIT_KEPT
+
+
+def listed(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "title": finding.title,
+        "reference": finding.reference,
+        "affected": finding.affected,
+        "nodes": finding.nodes,
+        "runnable": not finding.needs_cluster,
+        "profiles": list(finding.profiles),
+        "variants": [
+            {"name": variant.name, "text": variant.text, "faults": [str(fault) for fault in variant.faults]}
+            for variant in finding.variants
+        ],
+    }
+
+
+@command.command("run")
+@click.argument("finding_id", metavar="FINDING")
+@click.option(
+    "--target", required=True, help="tnats, nats-server, nats-server==VERSION, or the path of a server program."
+)
+@click.option("--profile", default="short", show_default=True, help="How long and how fast: short, real.")
+@click.option("--variant", "variant_name", help="Only this variant. [default: all]")
+@click.option("--seed", default=1, show_default=True, help="Of what is drawn: files, bits, what a power loss spares.")
+@click.option("--out", default="jepsen-results", show_default=True, help="Directory for history, figures, plot.")
+@click.option("--keep", is_flag=True, help="Keep the working directory with stores and server logs.")
+@directory_option
+@json_option
+def run_finding(
+    finding_id: str,
+    target: str,
+    profile: str,
+    variant_name: str | None,
+    seed: int,
+    out: str,
+    keep: bool,
+    directory: str | None,
+    as_json: bool,
+) -> int:
+    """Run FINDING (F1, F2, ...) and hold what happens against the contract.
+
+    Exit code 0: the contract was kept; 1: it was broken (or a checker could not decide); 2: could not run.
+    """
+    try:
+        finding, variants = choose(load_all(find_directory(directory)), finding_id, variant_name, profile)
+    except TnatsError as exc:
+        return could_not_run(exc)
+    reports: list[Report] = []
+    console = Console(stderr=as_json)
+
+    async def work(runtime: Runtime) -> None:
+        found = await find_target(target)
+        console.print(f"[bold]{finding.id}[/] {finding.title} ({finding.reference}), against {found.name}")
+        console.print(f"Jepsen saw: {finding.seen_by_jepsen.strip()}\n", style="dim", highlight=False)
+        for variant in variants:
+            report = await run_one(runtime, finding, variant, profile, found, seed=seed, keep=keep)
+            reports.append(report)
+            place = save(report, Path(out))
+            show(console, report, place)
+            if as_json:
+                print_json(summary(report))
+
+    try:
+        code = run_live(work)
+    except (CouldNotRun, FindingError, OSError) as exc:
+        return could_not_run(exc)
+    if code:
+        return code
+    kept = all(report.judgement.verdict == "kept" for report in reports)
+    return EXIT_KEPT if kept else EXIT_BROKEN
+
+
+def choose(
+    findings: list[Finding], finding_id: str, variant_name: str | None, profile: str
+) -> tuple[Finding, list[Variant]]:
+    """The finding and its variants to run. Raises FindingError, CouldNotRun."""
+    known = {finding.id.lower(): finding for finding in findings}
+    finding = known.get(finding_id.lower())
+    if finding is None:
+        raise FindingError(f"unknown finding {finding_id!r}; known: {', '.join(found.id for found in findings)}")
+    if finding.needs_cluster:
+        raise CouldNotRun(f"{finding.id} needs a cluster of {finding.nodes} nodes; only one-node findings run so far")
+    if profile not in finding.profiles:
+        raise FindingError(f"{finding.id} has no profile {profile!r}; it has: {', '.join(finding.profiles)}")
+    variants = [variant for variant in finding.variants if variant_name in (None, variant.name)]
+    if not variants:
+        names = ", ".join(variant.name for variant in finding.variants)
+        raise FindingError(f"{finding.id} has no variant {variant_name!r}; it has: {names}")
+    return finding, variants
+
+
+async def run_one(
+    runtime: Runtime, finding: Finding, variant: Variant, profile: str, target: Target, *, seed: int, keep: bool
+) -> Report:
+    """One variant, with a progress bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(variant.name, total=1.0)
+
+        def progress(phase: str, done_s: float, total_s: float) -> None:
+            bar.update(task, description=f"{variant.name}: {phase}", completed=done_s / total_s)
+
+        return await run_variant(runtime, finding, variant, profile, target, seed=seed, keep=keep, progress=progress)
+
+
+def could_not_run(exc: Exception) -> int:
+    print(f"tnats jepsen: {exc}", file=sys.stderr)
+    return EXIT_COULD_NOT_RUN
+
+
+# ------------------------------------------------------------------ what is shown and saved
+
+
+def seen_now(report: Report) -> str:
+    """One line of figures."""
+    found = report.figures
+    if "C1" in found:
+        return "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})".format(
+            **figures(found["C1"])
+        )
+    return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(
+        **figures(found["C8"])
+    )
+
+
+def figures(value: object) -> dict[str, Any]:
+    assert isinstance(value, dict)
+    return value
+
+
+def show(console: Console, report: Report, place: Path) -> None:
+    """The result of one variant, for people."""
+    judgement = report.judgement
+    colour = {"kept": "green", "broken": "red", "unknown": "yellow"}[judgement.verdict]
+    console.print(f"[bold]{report.variant.name}[/]: {report.variant.text}", highlight=False)
+    console.print(f"  asked: {EXPECTATIONS[report.variant.expect]} (row {report.variant.row})", highlight=False)
+    console.print(f"  seen now: {seen_now(report)}", highlight=False)
+    per_node = figures(report.figures.get("C1", {})).get("lost_on_node", {})
+    for node, count in per_node.items():
+        console.print(f"  consumers at {node} missed {count} acknowledged values", highlight=False)
+    for note in judgement.notes:
+        console.print(f"  {note}", highlight=False)
+    console.print(f"  contract [{colour}]{judgement.verdict}[/]", highlight=False)
+    for clause, text in judgement.broken:
+        console.print(f"    [red]{clause}[/] ({CLAUSES[clause]}): {escape(text)}", highlight=False)
+    console.print(f"  {place / 'report.html'}\n", style="dim", highlight=False)
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The result of one variant, for programs."""
+    return {
+        "finding": report.finding.id,
+        "variant": report.variant.name,
+        "target": report.target,
+        "profile": report.profile,
+        "seed": report.seed,
+        "started": report.started,
+        "verdict": report.judgement.verdict,
+        "broken": [{"clause": clause, "text": text} for clause, text in report.judgement.broken],
+        "notes": list(report.judgement.notes),
+        "figures": report.figures,
+        "audited": report.observed.audited_count,
+        "audited_volatile": report.observed.audited_volatile_count,
+    }
+
+
+def save(report: Report, out: Path) -> Path:
+    """Write history, figures and plot of one run; returns their directory."""
+    place = out / f"{report.finding.id}-{report.variant.name}-{report.target}-{report.profile}-{report.seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    history = report.evidence.history
+    (place / "history.edn").write_text("\n".join(history.to_edn()) + "\n")
+    (place / "history.jsonl").write_text("\n".join(history.to_json_lines()) + "\n")
+    (place / "results.json").write_bytes(orjson.dumps(summary(report), option=orjson.OPT_INDENT_2))
+    rows = [
+        ("finding", f"{report.finding.id}: {report.finding.title} ({report.finding.reference})"),
+        ("variant", f"{report.variant.name}: {report.variant.text}"),
+        ("target", f"{report.target}, profile {report.profile}, seed {report.seed}, {report.started}"),
+        ("Jepsen saw", report.finding.seen_by_jepsen.strip()),
+        ("seen now", seen_now(report)),
+        ("asked", EXPECTATIONS[report.variant.expect]),
+    ]
+    lines = [f"{clause} ({CLAUSES[clause]}): {text}" for clause, text in report.judgement.broken]
+    title = f"{report.finding.id} {report.variant.name} on {report.target}"
+    page = loss_plot.page(title, report.judgement.verdict, rows, [*lines, *report.judgement.notes], report.evidence)
+    (place / "report.html").write_text(page)
+    return place

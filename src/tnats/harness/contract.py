@@ -1,0 +1,179 @@
+"""What a server promises, and whether a run kept it.
+
+`CLAUSES` is the contract. `judge` holds the checkers' results against it: which clause each violation breaks depends
+on what the variant expects (see `findings.EXPECTATIONS`). Losses are excused only where the contract says so, and
+then only if the server reported them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import attrs
+
+from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.faults import parse_duration
+from tnats.harness.findings import Variant
+from tnats.harness.history import Operation
+from tnats.limits import SECOND_NS
+
+CLAUSES = {
+    "K1": "an acknowledged write is committed",
+    "K2": "with sync always, an acknowledged write survives power loss",
+    "K3": "with a sync interval, loss is confined to that interval, is a suffix, and is reported",
+    "K4": "a sequence stands for one message for ever",
+    "K5": "what cannot be read is an error that names it, never skipped",
+    "K6": "user data goes only by a committed removal",
+    "K7": "a fault of a minority neither loses data nor stops service",
+    "K8": "after the faults, service resumes and replicas converge",
+    "K9": "writes are linearizable, reads show a committed past",
+}
+CLAUSE_OF = {"C2": "K4", "C3": "K4", "C4": "K4", "C5": "K9", "C6": "K8", "C7": "K9", "C8": "K9", "C9": "K9"}
+DEFAULT_WINDOW = "2m"
+"""nats-server's `sync_interval` when it is not set."""
+SLACK_NS = SECOND_NS
+
+
+@attrs.frozen
+class PowerLoss:
+    """When the server was dead, and when it was started again: what was acknowledged in between (the last answers
+    still on their way) belongs to the time before.
+    """
+
+    killed_ns: int
+    started_ns: int
+
+
+@attrs.define
+class Observed:
+    """What a run saw beside the history and the stores."""
+
+    power_losses: list[PowerLoss] = attrs.field(factory=list)
+    unavailable: str = ""
+    """Why the server did not serve again after the faults; empty when it did."""
+    stream_gone: bool = False
+    audited_count: int = 0
+    """Acknowledgements at which the fault file system was asked whether the message would survive."""
+    audited_volatile_count: int = 0
+
+
+@attrs.frozen
+class Judgement:
+    """The verdict on one run: broken clauses with a line each, and what is worth saying besides."""
+
+    verdict: Literal["kept", "broken", "unknown"]
+    broken: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+def judge(variant: Variant, evidence: Evidence, results: Sequence[Result], observed: Observed) -> Judgement:
+    """Hold the results of one run against the contract."""
+    broken = list(availability(evidence, observed))
+    notes: list[str] = []
+    if variant.expect == "S" and observed.audited_volatile_count:
+        text = f"{observed.audited_volatile_count} of {observed.audited_count} sampled acknowledgements were volatile"
+        broken.append(("K2", text))
+    elif observed.audited_count:
+        durable = observed.audited_count - observed.audited_volatile_count
+        notes.append(f"{durable} of {observed.audited_count} sampled acknowledgements were durable when they arrived")
+    if variant.workload == "queue" and not observed.stream_gone:
+        found, said = losses(variant, evidence, observed)
+        broken += found
+        notes += said
+    unknown = False
+    for result in results:
+        unknown = unknown or result.verdict == "unknown"
+        if result.verdict == "violated" and result.checker in CLAUSE_OF:
+            more = result.figures["violations"] - 1
+            text = f"{result.checker} {result.title}: {result.texts[0]}" + (f" (and {more} more)" if more else "")
+            broken.append((CLAUSE_OF[result.checker], text))
+    verdict: Literal["kept", "broken", "unknown"] = "broken" if broken else "unknown" if unknown else "kept"
+    return Judgement(verdict, tuple(broken), tuple(notes))
+
+
+def availability(evidence: Evidence, observed: Observed) -> Iterator[tuple[str, str]]:
+    if observed.stream_gone:
+        acked_count = len(evidence.acked())
+        yield "K6", f"the stream no longer exists, though nobody deleted it; {acked_count} acknowledged values with it"
+    if observed.unavailable:
+        yield "K8", f"no service after the faults: {observed.unavailable}"
+
+
+def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[list[tuple[str, str]], list[str]]:
+    """Broken clauses and notes about acknowledged values that are not there."""
+    broken: list[tuple[str, str]] = []
+    notes: list[str] = []
+    for replica in evidence.replicas:
+        if replica.failure:
+            continue
+        lost = lost_on(replica, evidence)
+        if not lost:
+            continue
+        if variant.expect == "W":
+            broken += judge_window(variant, evidence, observed, replica, lost)
+            notes.append(f"{replica.node}: lost {len(lost)}, {span_text(lost)}")
+        elif variant.expect == "H":
+            broken += judge_damage(replica, lost)
+        else:
+            clause = "K2" if observed.power_losses else "K1"
+            broken.append((clause, f"{replica.node} lost {len(lost)} acknowledged values, {span_text(lost)}"))
+    return broken, notes
+
+
+def lost_on(replica: Replica, evidence: Evidence) -> list[Operation]:
+    """Acknowledged publishes whose value the replica does not hold at all, by sequence."""
+    held = {stored.value for stored in replica.messages.values()}
+    lost = [operation for operation in evidence.acked() if operation.value not in held]
+    return sorted(lost, key=lambda operation: int(operation.told("seq")))
+
+
+def span_text(lost: Sequence[Operation]) -> str:
+    return f"between sequences {lost[0].told('seq')} and {lost[-1].told('seq')}"
+
+
+def judge_window(
+    variant: Variant, evidence: Evidence, observed: Observed, replica: Replica, lost: Sequence[Operation]
+) -> Iterator[tuple[str, str]]:
+    """K3: which power loss took each lost value, and whether the rules of the window were kept."""
+    window_ns = parse_duration(variant.sync_interval or DEFAULT_WINDOW)
+    held = {stored.value for stored in replica.messages.values()}
+    start_ns = 0
+    unexplained = len(lost)
+    for power in observed.power_losses:
+        before = [operation for operation in evidence.acked() if start_ns <= acked_ns(operation) < power.started_ns]
+        taken = [operation for operation in lost if start_ns <= acked_ns(operation) < power.started_ns]
+        start_ns = power.started_ns
+        unexplained -= len(taken)
+        if not taken:
+            continue
+        oldest_ns = power.killed_ns - min(acked_ns(operation) for operation in taken)
+        first_lost = min(operation.told("seq") for operation in taken)
+        later = [op for op in before if op.value in held and op.told("seq") > first_lost]
+        place = f"power loss at {power.killed_ns / SECOND_NS:.1f} s: {len(taken)} lost"
+        if oldest_ns > window_ns + SLACK_NS:
+            window = f"the window is {window_ns / SECOND_NS:g} s"
+            yield "K3", f"{place}, the oldest {oldest_ns / SECOND_NS:.1f} s old; {window}"
+        if later:
+            yield "K3", f"{place}, not a suffix: {len(later)} values after sequence {first_lost} were kept"
+        if not replica.health and not replica.named_lost:
+            yield "K3", f"{place}, up to {oldest_ns / SECOND_NS:.1f} s old, and the server reports no loss"
+    if unexplained:
+        yield "K1", f"{unexplained} lost without a power loss after their acknowledgement"
+
+
+def acked_ns(operation: Operation) -> int:
+    assert operation.end is not None
+    return operation.end.time_ns
+
+
+def judge_damage(replica: Replica, lost: Sequence[Operation]) -> Iterator[tuple[str, str]]:
+    """K5: an answer for each lost value that is an error; and the health check must know."""
+    silent = [op for op in lost if not replica.missing.get(op.told("seq"))]
+    named = [op for op in silent if op.told("seq") in replica.named_lost]
+    if silent:
+        text = f"{replica.node} lost {len(lost)} acknowledged values, {span_text(lost)}; "
+        text += f"for {len(silent)} it answers as if they had never been"
+        yield "K5", text + (f" ({len(named)} are in its list of lost messages)" if named else "")
+    if not replica.health:
+        yield "K5", f"{replica.node} lost {len(lost)} acknowledged values and its health check says ok"

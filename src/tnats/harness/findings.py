@@ -1,0 +1,117 @@
+"""Scenario files of the findings that Jepsen published about NATS: what they hold, and where they are found.
+
+One TOML file a finding, in the directory `jepsen/` of a clone (or another one by `--dir`). A finding has variants
+(the same fault under another configuration or another kind of damage) and profiles (how long, how fast).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from tnats.errors import TnatsError
+from tnats.harness.faults import Fault, FaultError, parse_fault
+
+Expect = Literal["S", "W", "H"]
+EXPECTATIONS = {
+    "S": "nothing acknowledged may be lost",
+    "W": "loss only inside the sync interval before a power loss, as a suffix, and reported",
+    "H": "damaged data is an error that names it, everything else is served, and the health check fails",
+}
+"""What the contract asks of a server in a variant (the verdict table's letters)."""
+
+
+class FindingError(TnatsError):
+    """A scenario file that cannot be used; names the file and the reason."""
+
+
+@attrs.frozen
+class Profile:
+    """How a finding is run. `time_scale` multiplies every time in the faults."""
+
+    worker_count: int
+    rate_per_s: float
+    quiet_s: float
+    duration_s: float
+    time_scale: float
+    timeout_s: float
+
+
+@attrs.frozen
+class Variant:
+    """One configuration and its faults."""
+
+    name: str
+    text: str
+    workload: Literal["queue", "register"]
+    store: Literal["directory", "faultfs"]
+    expect: Expect
+    row: int
+    """Of the verdict table."""
+    faults: tuple[Fault, ...]
+    sync_interval: str | None = None
+    """None leaves it to the server."""
+    names: Literal["journal", "posix"] = "journal"
+    """When the fault file system makes names durable (see `real.faultfs`)."""
+    write_back: bool = False
+    """Whether data becomes durable by itself, as on a running machine: after 30 s, times the profile's scale."""
+
+
+@attrs.frozen
+class Finding:
+    """One scenario file."""
+
+    id: str
+    title: str
+    reference: str
+    affected: str
+    nodes: int
+    seen_by_jepsen: str
+    profiles: dict[str, Profile]
+    variants: tuple[Variant, ...]
+
+    @property
+    def needs_cluster(self) -> bool:
+        return self.nodes > 1
+
+
+def find_directory(given: str | None) -> Path:
+    """The directory of scenario files: the given one, else `jepsen/` here or in a parent, else in the clone that this
+    package runs from. Raises FindingError.
+    """
+    if given is not None:
+        directory = Path(given)
+        if not directory.is_dir():
+            raise FindingError(f"--dir {given}: no such directory")
+        return directory
+    for place in (Path.cwd(), *Path.cwd().parents, *Path(__file__).parents):
+        if any((place / "jepsen").glob("f*.toml")):
+            return place / "jepsen"
+    raise FindingError("no directory jepsen/ with scenario files here or above; run this in a clone or give --dir")
+
+
+def load_all(directory: Path) -> list[Finding]:
+    """Every finding of a directory, by file name. Raises FindingError."""
+    return [load(path) for path in sorted(directory.glob("*.toml"))]
+
+
+def load(path: Path) -> Finding:
+    """One scenario file. Raises FindingError."""
+    try:
+        table = tomllib.loads(path.read_text())
+        profiles = {name: Profile(**options) for name, options in table.pop("profile").items()}
+        variants = tuple(_variant(options) for options in table.pop("variant"))
+        return Finding(profiles=profiles, variants=variants, **table)
+    except (OSError, KeyError, TypeError, ValueError, FaultError) as exc:
+        raise FindingError(f"{path}: {exc}") from None
+
+
+def _variant(options: dict[str, Any]) -> Variant:
+    faults = tuple(parse_fault(text) for text in options.pop("faults"))
+    variant = Variant(faults=faults, **{"workload": "queue", "store": "directory", **options})
+    if variant.expect not in EXPECTATIONS:
+        raise ValueError(f"variant {variant.name}: expect is one of {', '.join(EXPECTATIONS)}")
+    return variant

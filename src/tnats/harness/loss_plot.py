@@ -1,0 +1,140 @@
+"""A run as one self-contained HTML page: what was kept and lost over time, the faults, the verdict.
+
+Each publish is a mark at the time of its invocation and the height of its sequence (or of its neighbours', if it was
+never acknowledged), in Jepsen's colours for its queue workload. Marks that fall on the same spot are drawn once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from tnats.harness.checkers.evidence import Evidence
+from tnats.harness.history import Operation
+from tnats.limits import SECOND_NS
+
+WIDTH, HEIGHT = 960, 360
+LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 40
+CELL = 3
+COLOURS = {
+    "ok": "#4a90d9",
+    "lost-prefix": "#f5a623",
+    "lost-middle": "#d0021b",
+    "lost-postfix": "#bd10e0",
+    "unknown": "#9b9b9b",
+}
+LABELS = {
+    "ok": "kept",
+    "lost-prefix": "lost before the first that was kept",
+    "lost-middle": "lost between others that were kept",
+    "lost-postfix": "lost after the last that was kept",
+    "unknown": "not acknowledged",
+}
+
+STYLE = """\
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; color: #222 }
+h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 1.6em }
+table { border-collapse: collapse } td, th { padding: 2px 12px 2px 0; text-align: left; vertical-align: top }
+.kept { color: #1a7f37 } .broken { color: #b3001b } .unknown { color: #8a6d00 }
+svg text { font: 12px system-ui, sans-serif; fill: #555 }
+code { background: #f2f2f2; padding: 0 3px }
+"""
+
+
+def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
+    """Every publish with its class; losses by sequence."""
+    present = {stored.value for replica in evidence.replicas for stored in replica.messages.values()}
+    present |= {value for pairs in evidence.drained().values() for _, value in pairs}
+    kept = [int(op.told("seq")) for op in evidence.acked() if op.value in present]
+    first, last = (min(kept), max(kept)) if kept else (1 << 62, 0)
+    found = []
+    for operation in evidence.history.operations("publish"):
+        if operation.value in present:
+            name = "ok"
+        elif not operation.is_ok:
+            name = "unknown"
+        else:
+            seq = int(operation.told("seq"))
+            name = "lost-postfix" if seq > last else "lost-prefix" if seq < first else "lost-middle"
+        found.append((operation, name))
+    return found
+
+
+def svg(evidence: Evidence) -> str:
+    """The plot."""
+    marked = classes(evidence)
+    end_ns = max((event.time_ns for event in evidence.history.events), default=1)
+    top_seq = max((int(op.told("seq") or 0) for op, _ in marked), default=1) or 1
+    body = "".join([*axes(end_ns, top_seq), *fault_lines(evidence, end_ns), *marks(marked, end_ns, top_seq)])
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="kept and lost writes over time">{body}</svg>'
+
+
+def across(time_ns: int, end_ns: int) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * time_ns / end_ns
+
+
+def down(seq: int, top_seq: int) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * seq / top_seq
+
+
+def axes(end_ns: int, top_seq: int) -> Iterator[str]:
+    base = HEIGHT - BOTTOM
+    yield f'<path d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}" fill="none" stroke="#999"/>'
+    for part in range(5):
+        time_ns = end_ns * part // 4
+        place = across(time_ns, end_ns)
+        yield f'<text x="{place:.0f}" y="{base + 16}" text-anchor="middle">{time_ns / SECOND_NS:.1f} s</text>'
+        seq = top_seq * part // 4
+        yield f'<text x="{LEFT - 6}" y="{down(seq, top_seq) + 4:.0f}" text-anchor="end">{seq}</text>'
+    yield f'<text x="{LEFT}" y="{TOP - 10}">sequence</text>'
+
+
+def fault_lines(evidence: Evidence, end_ns: int) -> Iterator[str]:
+    for event in evidence.history.nemesis():
+        if event.f.startswith(("start", "resume")):
+            continue
+        place = across(event.time_ns, end_ns)
+        title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {event.f} {event.value}")
+        yield (
+            f'<g><title>{title}</title><path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#444" '
+            f'stroke-dasharray="3 3"/><text x="{place:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{event.f}</text></g>'
+        )
+
+
+def marks(marked: Sequence[tuple[Operation, str]], end_ns: int, top_seq: int) -> Iterator[str]:
+    """Losses last, so that they lie on top."""
+    cells: dict[str, dict[tuple[int, int], None]] = {name: {} for name in COLOURS}
+    height = 0
+    for operation, name in marked:
+        height = int(operation.told("seq") or height)
+        spot = (int(across(operation.invoke.time_ns, end_ns)) // CELL, int(down(height, top_seq)) // CELL)
+        cells[name][spot] = None
+    for name in ("unknown", "ok", "lost-prefix", "lost-postfix", "lost-middle"):
+        path = "".join(f"M{x * CELL} {y * CELL}h{CELL}v{CELL}h-{CELL}z" for x, y in cells[name])
+        if path:
+            yield f'<path fill="{COLOURS[name]}" d="{path}"/>'
+
+
+def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Sequence[str], evidence: Evidence) -> str:
+    """The page: title, facts, verdict with its lines, the plot, what the nemesis did."""
+    counts: dict[str, int] = dict.fromkeys(COLOURS, 0)
+    for _, name in classes(evidence):
+        counts[name] += 1
+    legend = "".join(
+        f'<tr><td><span style="color:{COLOURS[name]}">&#9632;</span> {LABELS[name]}</td><td>{counts[name]}</td></tr>'
+        for name in COLOURS
+    )
+    facts = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
+    said = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    done = "".join(
+        f"<tr><td>{event.time_ns / SECOND_NS:.2f} s</td><td>{event.f}</td>"
+        f"<td><code>{escape(str(event.value))}</code></td></tr>"
+        for event in evidence.history.nemesis()
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><table>{facts}</table>"
+        f'<h2>Verdict: the contract is <span class="{verdict}">{verdict}</span></h2><ul>{said}</ul>'
+        f"<h2>Writes over time</h2>{svg(evidence)}<table>{legend}</table>"
+        f"<h2>Faults</h2><table>{done}</table></body></html>"
+    )

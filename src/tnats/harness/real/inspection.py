@@ -1,0 +1,70 @@
+"""Reads what a server holds at the end of a run, message by message, for the checkers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tnats.client import Client, ClientError
+from tnats.harness import js_requests
+from tnats.harness.checkers.evidence import Evidence, Replica, Stored
+from tnats.harness.js_requests import ApiError, StoredMessage
+from tnats.harness.real.processes import ServerProcess
+from tnats.harness.workloads.jetstream import STREAM, decode
+from tnats.limits import SECOND_NS
+
+TIMEOUT_S = 10.0
+BATCH_COUNT = 500
+MISSING_ASKED_MAX = 2_000
+"""Acknowledged sequences that are not served, of which each is asked for once more by itself."""
+HEALTHY_STATUS = 200
+
+
+async def read_replica(client: Client, server: ServerProcess, evidence: Evidence) -> Replica:
+    """Everything that `server` serves of the stream. A failure to read is noted, not raised."""
+    replica = Replica(server.name, {})
+    health = await server.health()
+    if health.status != HEALTHY_STATUS:
+        replica.health = f"{health.status} {health.text}"
+    try:
+        state = await js_requests.stream_state(client, STREAM, TIMEOUT_S)
+        replica.last_seq = state["last_seq"]
+        replica.named_lost = frozenset((state.get("lost") or {}).get("msgs") or ())
+        await read_messages(client, replica)
+        await ask_missing(client, replica, evidence)
+    except ClientError as exc:
+        replica.failure = f"{type(exc).__name__}: {exc}"
+    return replica
+
+
+async def read_messages(client: Client, replica: Replica) -> None:
+    """All messages, in batches."""
+    seq = 1
+    while seq <= replica.last_seq:
+        batch = await js_requests.direct_get_batch(client, STREAM, seq, BATCH_COUNT, TIMEOUT_S)
+        if not batch:
+            return
+        for message in batch:
+            replica.messages[message.seq] = Stored(decode(message.data), message.subject, timestamp_ns(message))
+        seq = batch[-1].seq + 1
+
+
+async def ask_missing(client: Client, replica: Replica, evidence: Evidence) -> None:
+    """What the server answers for acknowledged sequences that the batches did not bring."""
+    acked = sorted({int(operation.told("seq")) for operation in evidence.acked()})
+    for seq in [seq for seq in acked if seq not in replica.messages][:MISSING_ASKED_MAX]:
+        try:
+            found = await js_requests.direct_get(client, STREAM, {"seq": seq}, TIMEOUT_S)
+        except ApiError as exc:
+            replica.missing[seq] = str(exc)
+            continue
+        if found is None:
+            replica.missing[seq] = ""
+        else:
+            replica.messages[seq] = Stored(decode(found.data), found.subject, timestamp_ns(found))
+
+
+def timestamp_ns(message: StoredMessage) -> int:
+    """RFC 3339 with up to nine decimals, in nanoseconds since the epoch."""
+    text = message.time.rstrip("Z")
+    seconds, _, fraction = text.partition(".")
+    return int(datetime.fromisoformat(seconds + "+00:00").timestamp()) * SECOND_NS + int(fraction.ljust(9, "0") or 0)
