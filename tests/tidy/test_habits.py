@@ -8,7 +8,6 @@ import re
 import pytest
 from tests.tidy.sources import ROOT, Source, sources, test_sources
 
-OVERVIEW = ROOT / "docs" / "whats-here.md"
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".pyi", ".pxd", ".sh", ".yml", ".yaml", ".conf", ".cfg", ".txt")
 FOLDERS = ("src", "tests", "docs", "simulations", "jepsen", "conf")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/\w+")
@@ -42,16 +41,3 @@ def test_no_path_of_one_machine() -> None:
                     if MACHINE_PATH.search(line) and path.name != "test_habits.py":
                         found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert found == []
-
-
-def test_the_overview_names_every_module() -> None:
-    """docs/whats-here.md has every module of the package in it, by its path below src/tnats or its file name."""
-    if not OVERVIEW.exists():
-        return
-    text = OVERVIEW.read_text(encoding="utf-8")
-    missing = []
-    for source in sources():
-        path = source.path.relative_to(ROOT / "src" / "tnats")
-        if source.tree.body and path.name != "__init__.py" and path.name not in text and path.stem not in text:
-            missing.append(str(path))
-    assert missing == []
