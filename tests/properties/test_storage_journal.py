@@ -11,14 +11,16 @@ import attrs
 import pytest
 import trio
 import trio._core._run as trio_run
+import trio.testing
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.journal import Journal, JournalOptions, open_journal
 from tnats.storage.record import alarms
+from tnats.storage.segment import HEADER_OFFSETS, read_header
 
 STORE_ID = b"0123456789abcdef"
 SECOND_NS = 1_000_000_000
@@ -40,6 +42,18 @@ class StepClock:
         self.now_ns += duration_ns
         await trio.lowlevel.checkpoint()
 
+    def deadline(self, deadline_ns: int) -> trio.CancelScope:
+        """One task waits here at a time; it gives up when nobody else can run (see `idle`)."""
+        self.scope, self.deadline_ns = trio.CancelScope(), deadline_ns
+        return self.scope
+
+    async def idle(self) -> None:
+        """Let time pass until the waiting task's deadline."""
+        await trio.testing.wait_all_tasks_blocked()
+        self.now_ns = max(self.now_ns, self.deadline_ns)
+        self.scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+
 
 @attrs.define
 class Bench:
@@ -48,10 +62,12 @@ class Bench:
     drive: SimDrive
     part_bytes: int = 16 * 1024
     seed: int = 0
+    sync_interval_ns: int = 0
+    clock: StepClock = attrs.field(factory=StepClock)
 
     @asynccontextmanager
     async def journal(self) -> AsyncIterator[Journal]:
-        clock = StepClock()
+        clock = self.clock
         disk = SimDisk(self.drive, clock)  # type: ignore[arg-type]
         self.seed += 1
         journal = await open_journal(
@@ -60,7 +76,7 @@ class Bench:
             random.Random(self.seed).randbytes,
             "/store/journal",
             store_id=STORE_ID,
-            options=JournalOptions(part_bytes=self.part_bytes),
+            options=JournalOptions(part_bytes=self.part_bytes, sync_interval_ns=self.sync_interval_ns),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(journal.run)
@@ -382,5 +398,121 @@ def test_a_missing_part_is_named() -> None:
             found, journal = await reopen(after, model)
             served = sum(content is not None for entries in found.values() for content in entries.values())
             assert served == 5 or alarms(journal.findings), path
+
+    run(test)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sync_interval_risks_only_the_last_interval(seed: int) -> None:
+    """Entries are acknowledged at once; a power loss takes a suffix of each group that was not synced, silently."""
+
+    async def test() -> None:
+        rng = random.Random(seed)
+        drive = new_drive()
+        bench = Bench(drive, sync_interval_ns=SECOND_NS, part_bytes=24 * 1024)
+        model = Model()
+        moments: list[tuple[DiskImage, Model]] = []
+        drive.observer = lambda kind, path: moments.append((drive.image.clone(), model.copy()))
+        async with bench.journal() as journal:
+            written: dict[str, int] = {}
+            for step in range(30):
+                name = rng.choice(("alpha", "beta"))
+                group = journal.group(name)
+                model.proposed[name] = written[name] = index = group.proposed + 1
+                model.sizes[name, index] = size = rng.choice((0, 300, 1500))
+                syncs = journal.sync_count
+                await group.append_nowait([body(name, index, size)]).wait()
+                assert group.last == index
+                if step % 6 == 5:
+                    await (bench.clock.idle() if step % 12 == 5 else journal.flush())
+                    assert journal.sync_count > syncs
+                    model.acked = dict(written)
+        drive.observer = None
+        for image, then in moments:
+            after = image.clone()
+            after.crash(rng.choice(list(CrashPolicy)), rng)
+            await check(after, then)
+
+    run(test)
+
+
+def test_a_lagging_group_is_written_forward() -> None:
+    """A group that keeps few old entries does not hold back the parts: they move, and survive the release."""
+
+    async def test() -> None:
+        drive = new_drive()
+        bench = Bench(drive)
+        async with bench.journal() as journal:
+            idle, busy = journal.group("idle"), journal.group("busy")
+            await idle.append_nowait([b"one", b"two"], term=7).wait()
+            for _ in range(30):
+                await busy.append_nowait([bytes(900)]).wait()
+                await busy.set_state_nowait(busy.last, b"").wait()
+            await journal.release()
+            assert len(journal.old_parts) > 2
+            while journal.old_parts:
+                for group in journal.needing(journal.old_parts[0]):
+                    await journal.write_forward(group, journal.old_parts[0])
+                assert await journal.release()
+            assert [(await idle.read(index)).body for index in (1, 2)] == [b"one", b"two"]
+        drive.power_loss(CrashPolicy.STRICT)
+        async with bench.journal() as journal:
+            assert alarms(journal.findings) == []
+            idle = journal.group("idle")
+            assert [((await idle.read(index)).body, (await idle.read(index)).stamp) for index in (1, 2)] == [
+                (b"one", 7),
+                (b"two", 7),
+            ]
+
+    run(test)
+
+
+def test_cutting_and_dropping() -> None:
+    """Entries that a conflict voided are replaced by others; a dropped group is gone, and its name starts anew."""
+
+    async def test() -> None:
+        bench = Bench(new_drive())
+        async with bench.journal() as journal:
+            group, gone = journal.group("raft"), journal.group("gone")
+            await group.append_nowait([b"1", b"2", b"3", b"4"], term=1).wait()
+            await gone.append_nowait([b"x"]).wait()
+            group.cut_nowait(3)
+            await group.append_nowait([b"new"], term=2).wait()
+            await gone.drop_nowait().wait()
+            assert journal.group("gone").last == 0
+        async with bench.journal() as journal:
+            assert alarms(journal.findings) == []
+            assert [group.name for group in journal.groups] == ["raft"]
+            group = journal.group("raft")
+            assert [(await group.read(index)).body for index in (1, 2, 3)] == [b"1", b"2", b"new"]
+            assert group.last == 3
+            with pytest.raises(KeyError):
+                await group.read(4)
+
+    run(test)
+
+
+def test_a_newer_format_and_a_foreign_part_are_refused() -> None:
+    """A part of a newer version stops the start; one of another store is named and left alone."""
+
+    async def test() -> None:
+        image, _ = await small_store()
+        paths = parts = [path for path in image.walk() if path.endswith(".part")]
+        after = image.clone()
+        header, _ = read_header(after.content(paths[0]), paths[0])
+        assert header is not None
+        newer = attrs.evolve(header, version=99)
+        for offset in HEADER_OFFSETS:
+            after.overwrite(paths[0], newer.encode(offset), offset)
+        with pytest.raises(StoreRefused, match="format version 99"):
+            async with Bench(new_drive(after)).journal():
+                pass
+        after = image.clone()
+        foreign = attrs.evolve(header, store_id=b"f" * 16)
+        for offset in HEADER_OFFSETS:
+            after.overwrite(parts[0], foreign.encode(offset), offset)
+        async with Bench(new_drive(after)).journal() as journal:
+            assert "foreign" in [finding.kind for finding in journal.findings]
+        assert after.is_file(parts[0])
 
     run(test)

@@ -1,6 +1,6 @@
 """What a message log knows without reading: where each message stands, its subject and size, and the state by subject.
 
-Arrays in chunks of 4096 sequences (16 bytes a message), and four numbers and a name for each subject. Never
+Arrays in chunks of 4096 sequences (24 bytes a message), and four numbers and a name for each subject. Never
 authoritative: built by scanning the segments, and checked against the record whenever one is read.
 
 Each sequence from `start` to `last` is *live* (its place), *removed*, or *lost*: used, not removed, and nowhere to be
@@ -39,12 +39,13 @@ class SubjectState:
 
 
 class _Chunk:
-    __slots__ = ("live", "places", "sizes", "subjects")
+    __slots__ = ("live", "places", "sizes", "subjects", "times")
 
     def __init__(self) -> None:
         self.places = array("Q", bytes(8 * CHUNK_SIZE))
         self.subjects = array("I", bytes(4 * CHUNK_SIZE))
         self.sizes = array("I", bytes(4 * CHUNK_SIZE))
+        self.times = array("Q", bytes(8 * CHUNK_SIZE))
         self.live = 0
 
 
@@ -91,11 +92,15 @@ class MessageIndex:
         """Subject of a live message."""
         return self._names[self._chunks[sequence >> CHUNK_BITS].subjects[sequence & CHUNK_SIZE - 1]]
 
+    def time_ns(self, sequence: int) -> int:
+        """Time of a live message."""
+        return self._chunks[sequence >> CHUNK_BITS].times[sequence & CHUNK_SIZE - 1]
+
     def _in_gap(self, sequence: int) -> bool:
         at = bisect_right(self._gaps, (sequence, MAX))
         return at > 0 and self._gaps[at - 1][1] >= sequence
 
-    def put(self, sequence: int, subject: bytes, size: int, place: int) -> None:
+    def put(self, sequence: int, subject: bytes, size: int, place: int, time_ns: int = 0) -> None:
         """A message, new or found again; its sequence must not be live or removed."""
         number = sequence >> CHUNK_BITS
         chunk = self._chunks.get(number)
@@ -111,6 +116,7 @@ class MessageIndex:
         chunk.places[slot] = place
         chunk.subjects[slot] = identity
         chunk.sizes[slot] = size
+        chunk.times[slot] = time_ns
         chunk.live += 1
         self._counts[identity] += 1
         if sequence > self._lasts[identity]:
@@ -227,6 +233,32 @@ class MessageIndex:
             del self._chunks[number]
         self._gaps = [(max(first, start), last) for first, last in self._gaps if last >= start]
         return places
+
+    def cut_back(self, last: int) -> list[tuple[int, bytes, int, int, int]]:
+        """Forget everything about the sequences above `last`, as if they had never been used.
+
+        Returns (sequence, subject, size, place, time) of each live message among them, ascending.
+        """
+        cut = []
+        sequence = self.next_live(last + 1)
+        while sequence:
+            message = (sequence, self.subject(sequence), self.size(sequence), self.place(sequence))
+            cut.append((*message, self.time_ns(sequence)))
+            sequence = self.next_live(sequence + 1)
+        for sequence, *_ in reversed(cut):
+            self.remove(sequence)
+        for number in [number for number in self._chunks if number << CHUNK_BITS > last]:
+            del self._chunks[number]
+        chunk = self._chunks.get(last >> CHUNK_BITS)
+        if chunk is not None:
+            for slot in range((last & CHUNK_SIZE - 1) + 1, CHUNK_SIZE):
+                chunk.places[slot] = LOST
+        self._gaps = [(first, min(end, last)) for first, end in self._gaps if first <= last]
+        self.start = min(self.start, last + 1)
+        self.last = last
+        if not self.messages:
+            self._first = last + 1
+        return cut
 
     # -------------------------------------------------------------- the whole
 

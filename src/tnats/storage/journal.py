@@ -189,6 +189,8 @@ class Journal:
         self._store_id = store_id
         self._options = options
         self.findings = recovery.findings
+        self.was_empty = not recovery.parts
+        """No part stood there when the journal was opened."""
         self.frozen: StoreFrozen | None = None
         self._groups = {number: Group(self, state) for number, state in recovery.groups.items()}
         self._names = {group.name: group for group in self._groups.values() if group.name}
@@ -203,6 +205,7 @@ class Journal:
         self._work = trio.Event()
         self._closing = False
         self._flushed: trio.Event | None = None
+        self._rolled = trio.Event()
         self._releasing = trio.Lock()
         self.sync_count = 0
 
@@ -216,6 +219,15 @@ class Journal:
             self._next_group += 1
             self._names[name] = self._groups[found.state.number] = found
         return found
+
+    def adopt(self, number: int, name: str) -> None:
+        """Take up a group that the journal has lost, under the number that its other files carry."""
+        group = self._groups.get(number)
+        if group is None:
+            group = self._groups[number] = Group(self, GroupState(number, name))
+        group.state.name = name
+        self._names[name] = group
+        self._next_group = max(self._next_group, number + 1)
 
     @property
     def groups(self) -> list[Group]:
@@ -262,6 +274,8 @@ class Journal:
                     sync_at_ns = self._clock.mono_ns() + self._options.sync_interval_ns
             elif self._closing:
                 await self._sync_current()
+                if self._flushed is not None:
+                    self._flushed.set()
                 return
             else:
                 await self._wait_for_work(sync_at_ns)
@@ -435,6 +449,7 @@ class Journal:
                 if exc.errno not in NO_SPACE:
                     raise self._freeze(exc) from exc
             self._old_parts.append(old.summary)
+            self._rolled.set()
         self._current = part
 
     async def begin(self, recovery: Recovery) -> None:
@@ -476,6 +491,11 @@ class Journal:
             state = group.state
             records.append((record.GROUP, number, state.floor, state.last, state.name.encode(), b"", state.note))
         return records
+
+    async def wait_rolled(self) -> None:
+        """Return when a part was filled since the last call."""
+        await self._rolled.wait()
+        self._rolled = trio.Event()
 
     async def release(self) -> int:
         """Remove the oldest parts whose entries nobody needs; returns how many. A damaged part is kept aside."""

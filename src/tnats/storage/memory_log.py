@@ -18,20 +18,27 @@ class MemoryLog:
         self.last_time_ns = 0
         self.trouble: StorageError | None = None
         self.findings: list[Finding] = []
+        self.unwritten_bytes = 0
         self._messages: dict[int, Message] = {}
 
     def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
         return len(subject) + len(headers) + len(payload) + 16
 
     async def append(self, messages: Sequence[Message]) -> None:
+        self.hold(messages)
+
+    def hold(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if self.index.place(message.sequence) != LOST:
                 continue
             if message.sequence > self.index.last:
                 self.last_time_ns = message.time_ns
             size = self.size_of(message.subject, message.headers, message.payload)
-            self.index.put(message.sequence, message.subject, size, PLACE_MIN)
+            self.index.put(message.sequence, message.subject, size, PLACE_MIN, message.time_ns)
             self._messages[message.sequence] = message
+
+    async def write(self) -> None:
+        pass
 
     def load_nowait(self, sequence: int) -> Message | None:
         message = self._messages.get(sequence)

@@ -56,6 +56,16 @@ class MessageLog(Protocol):
         stays in memory, `trouble` says why, and `checkpoint` tries again.
         """
 
+    @property
+    def unwritten_bytes(self) -> int:
+        """Size of the messages that stand in memory only, until the next `write`."""
+
+    def hold(self, messages: Iterable[Message]) -> None:
+        """What `append` does at once: the messages count and can be read; `write` brings them to their files."""
+
+    async def write(self) -> None:
+        """Write what was held. Never fails, as `append`."""
+
     def load_nowait(self, sequence: int) -> Message | None:
         """A live message if it can be had without waiting, else None.
 

@@ -52,7 +52,10 @@ PAD = 12
 SEAL = 13
 """Journal: the part of number index ends at file offset stamp; what stands behind is an unfinished write."""
 
-KINDS = frozenset(range(HEADER, SEAL + 1))
+MARKER = 14
+"""Run marker of a store. Index: incarnation; stamp: 1 after a clean end; key: boot id."""
+
+KINDS = frozenset(range(HEADER, MARKER + 1))
 KEY_SIZE_MAX = 0xFFFF
 HEAD_SIZE_MAX = 0xFFFF
 RECORD_SIZE_MAX = 128 * 1024 * 1024
@@ -228,9 +231,11 @@ class Finding:
     text: str = ""
 
     def __str__(self) -> str:
-        where = (
-            f"{self.path} bytes {self.start}-{self.end - 1}" if self.kind != "lost" else f"{self.start}-{self.end - 1}"
-        )
+        where = self.path
+        if self.kind == "lost":
+            where = f"{self.start}-{self.end - 1}"
+        elif self.end > self.start and self.kind != "missing":
+            where = f"{self.path} bytes {self.start}-{self.end - 1}"
         return " ".join(part for part in (self.kind, self.group, where, self.text) if part)
 
 

@@ -106,6 +106,7 @@ class StreamLog:
         self.current: Segment | None = None
         self.next_number = 1
         self._unwritten: dict[int, Message] = {}
+        self.unwritten_bytes = 0
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
         """Dead segments that the last checkpoint made superfluous."""
@@ -135,6 +136,10 @@ class StreamLog:
         return 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
 
     async def append(self, messages: Sequence[Message]) -> None:
+        self.hold(messages)
+        await self.write()
+
+    def hold(self, messages: Iterable[Message]) -> None:
         index = self.index
         for message in messages:
             sequence = message.sequence
@@ -142,10 +147,12 @@ class StreamLog:
                 continue
             if sequence > index.last:
                 self.last_time_ns = message.time_ns
-            index.put(
-                sequence, message.subject, self.size_of(message.subject, message.headers, message.payload), IN_MEMORY
-            )
+            size = self.size_of(message.subject, message.headers, message.payload)
+            index.put(sequence, message.subject, size, IN_MEMORY, message.time_ns)
             self._unwritten[sequence] = message
+            self.unwritten_bytes += size
+
+    async def write(self) -> None:
         if self.trouble is None:
             await self._write_messages()
 
@@ -202,7 +209,7 @@ class StreamLog:
                 continue
             place, size = self.index.place(sequence), self.index.size(sequence)
             if place == IN_MEMORY:
-                del self._unwritten[sequence]
+                self._drop_unwritten(sequence, size)
             else:
                 self._let_go(place, size)
             self.index.move(sequence, current.number << 32 | offset)
@@ -267,10 +274,14 @@ class StreamLog:
 
     def _forget(self, place: int, sequence: int, size: int, *, erase: bool) -> None:
         if place == IN_MEMORY:
-            del self._unwritten[sequence]
+            self._drop_unwritten(sequence, size)
             self._new_gaps.append((sequence, sequence))
             return
         self._let_go(place, size).erasures.append((place & 0xFFFFFFFF, sequence, erase))
+
+    def _drop_unwritten(self, sequence: int, size: int) -> None:
+        del self._unwritten[sequence]
+        self.unwritten_bytes -= size
 
     def _let_go(self, place: int, size: int) -> Segment:
         """The record at `place` is not the live one of its message any more."""
@@ -283,7 +294,7 @@ class StreamLog:
         removed = self.index.raise_start(start)
         for sequence, place, size in removed:
             if place == IN_MEMORY:
-                del self._unwritten[sequence]
+                self._drop_unwritten(sequence, size)
             else:
                 self._let_go(place, size)
         return len(removed)

@@ -26,12 +26,12 @@ async def open_stream_log(
     store_id: bytes,
     options: StreamLogOptions,
     note: bytes = b"",
-    first_sequence: int = 1,
+    first_sequence: int | None = 1,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`. `first_sequence` is for
-    a log without a note. Raises StoreRefused, DiskError.
+    a log without a note; None takes the lowest sequence that is found. Raises StoreRefused, DiskError.
     """
     await disk.mkdir(directory)
     await disk.sync_dir(directory.rpartition("/")[0])
@@ -50,9 +50,10 @@ class _Opening:
         self.latest_time_of = 0
         """Highest sequence that was found."""
 
-    async def run(self, note: bytes, first_sequence: int) -> None:
+    async def run(self, note: bytes, first_sequence: int | None) -> None:
         log = self.log
-        start, last = first_sequence, first_sequence - 1
+        start = first_sequence or 1
+        last = start - 1
         if note:
             start, last, _, _ = NOTE.unpack(note)
         log.index = MessageIndex(start)
@@ -64,6 +65,8 @@ class _Opening:
             elif extension == "seg" and stem.isdecimal():
                 log.next_number = max(log.next_number, int(stem) + 1)
                 await self.read_segment(path, int(stem), entry.size)
+        if not note and first_sequence is None:
+            log.index.raise_start(min((each.lowest for each in log.segments.values() if each.highest), default=1))
         log.index.extend(last)
         log.index.settle()
         log.segments = dict(sorted(log.segments.items()))
@@ -127,5 +130,5 @@ class _Opening:
             return  # a later record about this sequence counts
         body_size = record_size - hot.HEADER_SIZE - key_size - head_size
         size = 30 + key_size + body_size + (4 + head_size if head_size else 0)
-        log.index.put(sequence, subject, size, holder.number << 32 | offset)
+        log.index.put(sequence, subject, size, holder.number << 32 | offset, stamp)
         holder.hold(sequence, size)

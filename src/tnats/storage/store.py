@@ -1,0 +1,382 @@
+"""A node's store: its identity, its journal, and the stream logs on it.
+
+Layout of the store directory:
+
+| name | content |
+|---|---|
+| `tnats.lock` | advisory lock: one server at a time |
+| `tnats/identity` | random store id, in two copies; every header of every file carries it |
+| `tnats/marker` | boot id and whether the last run ended cleanly |
+| `tnats/journal/` | journal parts |
+| `tnats/streams/<group number>/` | segments of one stream |
+| `.../quarantine/` | damaged or foreign files that are not needed any more; nothing here is ever read or removed |
+
+The marker tells a node that lost power from one whose process died: in the first case, entries that were acknowledged
+under a sync interval may be gone (`lost_unsynced`), and a replica must not vote before it has learnt what it knew.
+
+The store's task (`run`) keeps the journal short: when a part is full it has the groups that hold it back checkpointed
+by their owners, and writes forward what ownerless groups still need.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
+from tnats.storage import record, segment
+from tnats.storage.commit_log import LocalLog
+from tnats.storage.errors import StorageError, StoreRefused
+from tnats.storage.journal import Journal, JournalOptions, open_journal
+from tnats.storage.record import Finding, alarms
+from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
+from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.stream_log import StreamLog, StreamLogOptions
+from tnats.storage.stream_open import open_stream_log
+
+IDENTITY = 4
+"""Segment role of the identity file."""
+MARKER_SEED = 0x4D41524B
+DELETED = ".deleted"
+FILE_BYTES_MAX = 64 * 1024
+
+
+@attrs.define
+class StoreOptions:
+    journal: JournalOptions = attrs.field(factory=JournalOptions)
+    streams: StreamLogOptions = attrs.field(factory=StreamLogOptions)
+
+
+@attrs.define
+class OpenStream:
+    """One stream's commit log and message log; the owner applies the entries of the one to the other."""
+
+    name: str
+    commit: LocalLog
+    log: StreamLog
+    applied: int
+    """Index of the last entry applied to `log`: kept up by the owner."""
+
+    async def checkpoint(self, journal: Journal) -> None:
+        """Let the journal forget what is applied. Raises StorageError."""
+        applied = self.applied
+        await journal.flush()
+        note = await self.log.checkpoint()
+        if applied > self.commit.floor:
+            await self.commit.checkpointed(applied, note).wait()
+            await self.log.release()
+
+
+class Store:
+    """See the module. Made by `open_store`; `close` it after `run` was cancelled or has returned."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        entropy: Callable[[int], bytes],
+        root: str,
+        options: StoreOptions,
+        lock: DirectoryLock,
+        store_id: bytes,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self._root = root
+        self._options = options
+        self._lock = lock
+        self.store_id = store_id
+        self.lost_unsynced = False
+        """Power was lost since the last clean end: acknowledged entries may be gone if a sync interval was set."""
+        self.incarnation = 0
+        """Counts the starts of this store."""
+        self._findings: list[Finding] = []
+        self._streams: dict[str, OpenStream] = {}
+        self._adopted: set[str] = set()
+        self._boot_id = ""
+        self.journal: Journal
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Everything that opening and reading brought to light."""
+        found = [*self._findings, *self.journal.findings]
+        for stream in self._streams.values():
+            found += stream.log.findings
+        return found
+
+    def health(self) -> list[str]:
+        """Why the health check must fail, one line each; empty when all is well."""
+        lines = [str(finding) for finding in alarms(self.findings)]
+        if self.journal.frozen is not None:
+            lines.append(str(self.journal.frozen))
+        lines += [str(stream.log.trouble) for stream in self._streams.values() if stream.log.trouble is not None]
+        return lines
+
+    @property
+    def stream_names(self) -> list[str]:
+        """Names of the streams that stand in the journal, in the order of their making."""
+        return [group.name for group in self.journal.groups]
+
+    async def open_stream(self, name: str, *, first_sequence: int = 1) -> OpenStream:
+        """A stream's logs, made if it is new. The owner applies `commit.replay()`, then calls `log.end_recovery()`.
+
+        Raises StoreRefused, StorageError, DiskError.
+        """
+        group = self.journal.group(name)
+        commit = LocalLog(group)
+        log = await open_stream_log(
+            self._disk,
+            self._clock,
+            self._entropy,
+            self._directory(group.state.number),
+            name=name,
+            store_id=self.store_id,
+            options=self._options.streams,
+            note=commit.note,
+            first_sequence=None if name in self._adopted else first_sequence,
+        )
+        if name in self._adopted:
+            # The journal may have had more than the segments: nobody knows, and no sequence is given out twice.
+            log.index.extend(log.index.last + MISSING_PART_BYTES // ENTRY_SIZE_MIN)
+        stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
+        return stream
+
+    def _directory(self, number: int) -> str:
+        return f"{self._root}/streams/{number:010d}"
+
+    async def delete_stream(self, name: str) -> None:
+        """Remove a stream for good: first from the journal, durably, then its files."""
+        stream = self._streams.pop(name)
+        group = self.journal.group(name)
+        await group.drop_nowait().wait()
+        await self.journal.flush()
+        await stream.log.close()
+        directory = self._directory(group.state.number)
+        await self._disk.rename(directory, directory + DELETED)
+        await self._remove_tree(directory + DELETED)
+
+    async def _remove_tree(self, path: str) -> None:
+        for entry in await self._disk.list(path):
+            inner = f"{path}/{entry.name}"
+            if entry.is_directory:
+                await self._remove_tree(inner)
+            else:
+                await self._disk.unlink(inner)
+        await self._disk.rmdir(path)
+
+    # -------------------------------------------------------------- running
+
+    async def run(self) -> None:
+        """Write the journal and keep it short, until `stop`."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_short)
+            await self.journal.run()
+            nursery.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Let `run` write what waits, sync, and return."""
+        self.journal.close()
+
+    async def _keep_short(self) -> None:
+        while True:
+            await self.journal.wait_rolled()
+            try:
+                await self.shorten()
+            except StorageError:
+                pass  # in `health` already; the next part tries again
+
+    async def shorten(self) -> None:
+        """Checkpoint whoever holds back an old part of the journal, and release the parts."""
+        journal = self.journal
+        while journal.old_parts:
+            part = journal.old_parts[0]
+            for group in journal.needing(part):
+                stream = self._streams.get(group.name)
+                if stream is not None:
+                    await stream.checkpoint(journal)
+            for group in journal.needing(part):
+                await journal.write_forward(group, part)
+            if not await journal.release():
+                return
+
+    async def close(self) -> None:
+        """After `run`: close the files and, if all is durable, say so in the marker. Raises DiskError."""
+        for stream in self._streams.values():
+            await stream.log.close()
+        clean = self.journal.frozen is None
+        self.journal.close_files()
+        if clean:
+            await self._write_marker(is_clean=True)
+        self._lock.release()
+
+    # -------------------------------------------------------------- opening
+
+    async def start(self, boot_id: str) -> None:
+        """Read the marker, open the journal, and put away what belongs to nobody."""
+        self._boot_id = boot_id
+        await self._read_marker()
+        journal_directory = f"{self._root}/journal"
+        is_new = self.incarnation == 1
+        self.journal = await open_journal(
+            self._disk,
+            self._clock,
+            self._entropy,
+            journal_directory,
+            store_id=self.store_id,
+            options=self._options.journal,
+        )
+        if not is_new and self.journal.was_empty:
+            self._findings.append(Finding("missing", journal_directory, text="all parts of the journal"))
+        await self._write_marker(is_clean=False)  # after the first part is there, and before anything is acknowledged
+        await self._disk.mkdir(f"{self._root}/streams")
+        await self._disk.sync_dir(self._root)
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Finish deletions, and see to directories of groups that the journal does not know.
+
+        If the journal is damaged they are taken up again; if not, they are put aside: what they hold may be
+        all that is left of something.
+        """
+        known = {f"{group.state.number:010d}" for group in self.journal.groups}
+        streams = f"{self._root}/streams"
+        for entry in await self._disk.list(streams):
+            path = f"{streams}/{entry.name}"
+            if entry.name.endswith(DELETED):
+                await self._remove_tree(path)
+            elif entry.name in known or entry.name == QUARANTINE:
+                continue
+            elif not await self._disk.list(path):
+                await self._disk.rmdir(path)
+            elif not (alarms([*self._findings, *self.journal.findings]) and await self._adopt(path, entry.name)):
+                await self._disk.mkdir(f"{streams}/{QUARANTINE}")
+                aside = f"{streams}/{QUARANTINE}/{entry.name}-{self.incarnation}"
+                await self._disk.rename(path, aside)
+                self._findings.append(Finding("orphan", aside, text="stream that the journal does not know"))
+
+    async def _adopt(self, path: str, name: str) -> bool:
+        """Find the name of a stream in the headers of its segments, and take it up."""
+        if not name.isdecimal():
+            return False
+        for entry in await self._disk.list(path):
+            if not entry.name.endswith(".seg"):
+                continue
+            file = await self._disk.open(f"{path}/{entry.name}", readonly=True)
+            header, _ = segment.read_header(await file.pread(DATA_START, 0), file.path)
+            file.close()
+            if header is not None and (header.role, header.store_id) == (segment.STREAM, self.store_id):
+                self.journal.adopt(int(name), header.group)
+                self._adopted.add(header.group)
+                self._findings.append(Finding("orphan", path, group=header.group, text="taken up without its journal"))
+                return True
+        return False
+
+    async def _read_marker(self) -> None:
+        path = f"{self._root}/marker"
+        try:
+            data = await self._disk.read_file(path, bytes_max=FILE_BYTES_MAX)
+        except DiskError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            self.incarnation = 1
+            return
+        found = segment.read_record(data, 0, MARKER_SEED, path, self._findings)
+        if found is None:
+            # Its count is gone; the clock gives one that is higher than any before.
+            self.incarnation = self._clock.wall_ns()
+            self.lost_unsynced = True
+            self._findings.append(Finding("damaged", path, 0, max(1, len(data)), text="taken for a loss of power"))
+            return
+        self.incarnation = found.index + 1
+        was_clean = bool(found.stamp)
+        self.lost_unsynced = not was_clean and found.key.decode() != self._boot_id
+
+    async def _write_marker(self, *, is_clean: bool) -> None:
+        data = record.pack_one(
+            record.MARKER,
+            offset=0,
+            seed=MARKER_SEED,
+            index=self.incarnation,
+            stamp=int(is_clean),
+            key=self._boot_id.encode(),
+        )
+        await self._disk.write_file(f"{self._root}/marker", bytes(data))
+
+
+async def open_store(
+    disk: Disk,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    directory: str,
+    *,
+    boot_id: str,
+    options: StoreOptions,
+) -> Store:
+    """Open the store in `directory`, made if missing.
+
+    Raises StoreLocked, StoreRefused (another program's or version's), StorageError, DiskError.
+    """
+    await _make_directory(disk, directory)
+    for entry in await disk.list(directory):
+        if entry.name == "jetstream" and entry.is_directory:
+            raise StoreRefused(
+                f"{directory} holds a store of nats-server (directory `jetstream`); it was not touched. "
+                "Give this server a directory of its own and copy the streams by backup and restore"
+            )
+    lock = await disk.lock(f"{directory}/tnats.lock")
+    try:
+        root = f"{directory}/tnats"
+        await disk.mkdir(root)
+        await disk.sync_dir(directory)
+        findings: list[Finding] = []
+        store_id = await _identify(disk, clock, entropy, root, findings)
+        store = Store(disk, clock, entropy, root, options, lock, store_id)
+        store._findings += findings
+        await store.start(boot_id)
+    except BaseException:
+        lock.release()
+        raise
+    return store
+
+
+async def _make_directory(disk: Disk, directory: str) -> None:
+    """Make the store directory with its parents, durably."""
+    await disk.mkdir(directory, parents=True)
+    parent = directory.rstrip("/")
+    while parent.strip("/"):
+        parent = parent.rpartition("/")[0]
+        try:
+            await disk.sync_dir(parent or "/")
+        except DiskError as exc:
+            if exc.errno not in (errno.EACCES, errno.EPERM):
+                raise
+            return  # not ours to sync, so not ours either to have made
+
+
+async def _identify(
+    disk: Disk, clock: Clock, entropy: Callable[[int], bytes], root: str, findings: list[Finding]
+) -> bytes:
+    """The store's id; drawn and stored if this is a new store."""
+    path = f"{root}/identity"
+    try:
+        data = await disk.read_file(path, bytes_max=FILE_BYTES_MAX)
+    except DiskError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        if any(entry.name != "identity.tmp" for entry in await disk.list(root)):
+            raise StoreRefused(
+                f"{path} is missing, but {root} holds data: restore the file, or move the data away"
+            ) from exc
+        store_id = entropy(16)
+        header = SegmentHeader(IDENTITY, 0, "store", store_id, 0, clock.wall_ns())
+        await disk.write_file(path, bytes(header.area()))
+        return store_id
+    header_found, found = segment.read_header(data, path)
+    findings += found
+    if header_found is None or header_found.role != IDENTITY:
+        raise StoreRefused(f"{path} is damaged in both copies: restore it from a backup")
+    return header_found.store_id

@@ -1,0 +1,286 @@
+"""A whole store: several streams, its own checkpoints, deletion, restarts, identity, power loss at every operation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio._core._run as trio_run
+
+from tnats.runtime.api import StoreLocked
+from tnats.runtime.sim.disk import SimDisk, SimDrive
+from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
+from tnats.storage.errors import StoreRefused
+from tnats.storage.journal import JournalOptions
+from tnats.storage.message_log import Message
+from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
+from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
+from tnats.storage.stream_log import StreamLogOptions
+
+
+class StepClock:
+    """Time that passes only by sleeping; a sleep is one checkpoint."""
+
+    now_ns = 1_000_000_000
+
+    def mono_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ns(self) -> int:
+        return self.now_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        self.now_ns += duration_ns
+        await trio.lowlevel.checkpoint()
+
+
+OPTIONS = StoreOptions(JournalOptions(part_bytes=16 * 1024), StreamLogOptions(segment_bytes=9 * 1024))
+
+
+@asynccontextmanager
+async def store_on(
+    drive: SimDrive, *, boot_id: str = "boot", seed: int = 1, clean: bool = True
+) -> AsyncIterator[Store]:
+    clock = StepClock()
+    disk = SimDisk(drive, clock)  # type: ignore[arg-type]
+    entropy = random.Random(seed).randbytes
+    store = await open_store(disk, clock, entropy, "/data", boot_id=boot_id, options=OPTIONS)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        try:
+            yield store
+        finally:
+            store.stop()
+    if clean:
+        await store.close()
+
+
+async def open_and_replay(store: Store, name: str) -> OpenStream:
+    stream = await store.open_stream(name)
+    for entry in await stream.commit.replay():
+        assert entry.body is not None
+        await apply(stream, entry.index, bytes(entry.body))
+    stream.log.end_recovery()
+    return stream
+
+
+async def apply(stream: OpenStream, index: int, body: bytes) -> None:
+    """An entry is "sequence payload", or "-sequence" to remove."""
+    sequence, _, payload = body.partition(b" ")
+    if sequence.startswith(b"-"):
+        stream.log.remove([int(sequence[1:])])
+    else:
+        await stream.log.append([Message(int(sequence), 1, b"s", b"", payload)])
+    stream.applied = index
+
+
+async def propose(stream: OpenStream, body: bytes) -> None:
+    await stream.commit.propose_nowait([body]).wait()
+    for entry in await stream.commit.committed():
+        assert entry.body is not None
+        await apply(stream, entry.index, bytes(entry.body))
+
+
+async def content(stream: OpenStream) -> dict[int, bytes]:
+    index = stream.log.index
+    live = [s for s in range(index.first, index.last + 1) if index.place(s) > 1]
+    return {sequence: (await stream.log.load(sequence)).payload for sequence in live}
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run with a seeded order of tasks, so that a failure repeats."""
+    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
+    trio_run._r.seed(11)
+    try:
+        trio.run(test)
+    finally:
+        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = False
+
+
+Expected = dict[str, dict[int, bytes]]
+
+
+def test_power_loss_at_every_disk_operation() -> None:
+    """Streams live, are deleted and made anew under the store's own checkpoints: what was acknowledged is there."""
+
+    async def test() -> None:
+        rng = random.Random(3)
+        drive = SimDrive(random.Random(5))
+        acked: Expected = {}
+        moments: list[tuple[DiskImage, Expected, Expected]] = []
+        wanted: Expected = {}
+
+        def observe(kind: str, path: str) -> None:
+            if kind != "read":
+                copies = [{name: dict(messages) for name, messages in each.items()} for each in (acked, wanted)]
+                moments.append((drive.image.clone(), copies[0], copies[1]))
+
+        drive.observer = observe
+        async with store_on(drive) as store:
+            streams: dict[str, OpenStream] = {}
+            for step in range(70):
+                name = f"stream {rng.randrange(3)}"
+                if name not in streams:
+                    streams[name] = await open_and_replay(store, name)
+                    wanted[name] = {}
+                stream = streams[name]
+                if rng.random() < 0.06 and acked.get(name):
+                    wanted.pop(name)
+                    await store.delete_stream(name)
+                    acked.pop(name)
+                    del streams[name]
+                    continue
+                live = list(wanted[name])
+                if live and rng.random() < 0.3:
+                    victim = rng.choice(live)
+                    del wanted[name][victim]
+                    await propose(stream, b"-%d" % victim)
+                else:
+                    sequence = stream.log.index.last + 1
+                    wanted[name][sequence] = b"%d" % step * rng.choice((1, 100, 900))
+                    await propose(stream, b"%d %s" % (sequence, wanted[name][sequence]))
+                acked[name] = dict(wanted[name])
+        drive.observer = None
+        assert len(moments) > 250
+        for image, then, possible in moments[rng.randrange(2) :: 2]:
+            after = image.clone()
+            after.crash(rng.choice(list(CrashPolicy)), rng)
+            await check(after, then, possible)
+
+    run(test)
+
+
+async def check(image: DiskImage, acked: Expected, wanted: Expected) -> None:
+    """Each stream holds what was acknowledged, or that with the one operation under way; then a clean restart."""
+    drive = SimDrive(random.Random(5))
+    drive.image = image
+    found: Expected = {}
+    async with store_on(drive, boot_id="later", seed=8) as store:
+        assert store.health() == []
+        for name in store.stream_names:
+            found[name] = await content(await open_and_replay(store, name))
+        for name in acked.keys() | found.keys():
+            choices = [acked.get(name), wanted.get(name)]
+            assert found.get(name) in choices or (found.get(name) == {} and None in choices), name
+        await store.shorten()
+    async with store_on(drive, boot_id="later", seed=9) as store:
+        assert store.health() == []
+        assert not store.lost_unsynced
+        assert {name: await content(await open_and_replay(store, name)) for name in store.stream_names} == found
+
+
+def test_the_journal_stays_short() -> None:
+    """The store checkpoints streams and moves idle ones' entries, so that the journal never grows past a few parts."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            idle, busy = await open_and_replay(store, "idle"), await open_and_replay(store, "busy")
+            store.journal.group("ownerless").append_nowait([b"kept"])
+            await propose(idle, b"1 idle")
+            most = 0
+            for sequence in range(1, 200):
+                await propose(busy, b"%d %s" % (sequence, bytes(500)))
+                most = max(most, len(drive.image.entries("/data/tnats/journal")))
+            assert most <= 4
+            assert await content(idle) == {1: b"idle"}
+        async with store_on(drive) as store:
+            assert (await store.journal.group("ownerless").read(1)).body == b"kept"
+            assert len(await content(await open_and_replay(store, "busy"))) == 199
+
+    run(test)
+
+
+def test_a_loss_of_power_is_told_from_a_crash() -> None:
+    """Only an unclean end together with another boot id means that unsynced entries may be gone."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        for boot_id, clean, expected in (
+            ("one", True, False),
+            ("two", True, False),
+            ("three", False, False),
+            ("three", False, False),
+            ("four", True, True),
+            ("five", True, False),
+        ):
+            async with store_on(drive, boot_id=boot_id, clean=clean) as store:
+                assert store.lost_unsynced is expected, boot_id
+            drive.locks.clear()
+        assert store.incarnation == 6
+        path = "/data/tnats/marker"
+        drive.image.overwrite(path, b"????", 20)
+        async with store_on(drive, boot_id="five") as store:
+            assert store.lost_unsynced
+            assert store.incarnation > 6
+            assert "marker" in store.health()[0]
+
+    run(test)
+
+
+def test_what_is_not_ours_is_refused() -> None:
+    """A store of nats-server, a locked one, one without or with a wrong identity: a clear line, and nothing touched."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        drive.image.make_directory("/data")
+        drive.image.make_directory("/data/jetstream")
+        before = list(drive.image.walk())
+        with pytest.raises(StoreRefused, match="nats-server"):
+            async with store_on(drive):
+                pass
+        assert list(drive.image.walk()) == before
+        drive.image.remove_directory("/data/jetstream")
+        async with store_on(drive):
+            with pytest.raises(StoreLocked):
+                async with store_on(drive):
+                    pass
+        identity = drive.image.content("/data/tnats/identity")
+        drive.image.overwrite("/data/tnats/identity", b"\xff" * 50, 0)
+        async with store_on(drive) as store:
+            assert store.health() == []
+            assert store.findings
+        drive.image.overwrite("/data/tnats/identity", b"\xff" * len(identity), 0)
+        with pytest.raises(StoreRefused, match="damaged"):
+            async with store_on(drive):
+                pass
+        drive.image.remove("/data/tnats/identity")
+        with pytest.raises(StoreRefused, match="missing"):
+            async with store_on(drive):
+                pass
+
+    run(test)
+
+
+def test_a_missing_journal_fails_the_health_check() -> None:
+    """Without its journal the store serves what the segments have, goes on past it, and says what is wrong."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            for name in ("gone", "s"):
+                stream = await open_and_replay(store, name)
+                for sequence in range(1, 5):
+                    await propose(stream, b"%d %s" % (sequence, name.encode()))
+                await stream.checkpoint(store.journal)
+            stream.log.raise_start(3)
+            await propose(stream, b"-3")
+            await stream.checkpoint(store.journal)
+            await store.delete_stream("gone")
+        for path in list(drive.image.walk("/data/tnats/journal")):
+            drive.image.remove(path)
+        for _ in range(2):
+            async with store_on(drive) as store:
+                if _ == 0:
+                    assert any("all parts of the journal" in line for line in store.health())
+                assert store.stream_names == ["s"]
+                stream = await open_and_replay(store, "s")
+                assert (await content(stream))[4] == b"s"
+                assert 3 not in await content(stream)
+                await propose(stream, b"%d more" % (stream.log.index.last + 1))
+                assert stream.log.index.last == 4 + MISSING_PART_BYTES // ENTRY_SIZE_MIN + 1 + _
+
+    run(test)
