@@ -11,7 +11,7 @@ import trio
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, damage_bit
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Kind, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import snapshot
 from tnats.storage.errors import DataDamaged, StoreFull
@@ -141,10 +141,8 @@ def test_failing_calls_keep_the_older_one() -> None:
     """Whichever call of saving fails or corrupts, the older snapshot is still there, and a full disk is called so."""
 
     async def test() -> None:
-        faults = [
-            DiskFault((kind,), Fail(errno.EIO), times=1)
-            for kind in ("write", "sync", "create", "rename", "sync_dir", "read")
-        ]  # type: ignore[arg-type]
+        kinds: list[Kind] = ["write", "sync", "create", "rename", "sync_dir", "read"]
+        faults = [DiskFault((kind,), Fail(errno.EIO), times=1) for kind in kinds]
         faults += [DiskFault(("write",), Fail(errno.ENOSPC), times=1), DiskFault(("write",), Flip(3), times=1)]
         for fault in faults:
             for skip in range(6):
