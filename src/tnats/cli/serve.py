@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import trio
 
 from tnats import NATS_VERSION, __version__
-from tnats.errors import TnatsError
+from tnats.errors import TnatsError, sole_cause
 from tnats.runtime.api import Runtime
 from tnats.runtime.live import live_runtime
 from tnats.server.compose import build, settle
@@ -43,7 +43,8 @@ def main(argv: Sequence[str]) -> int:
         options = _options(runtime, flags)
         if flags.check_only:
             return _check(options)
-        node = build(runtime, options, read_options=lambda: _settled(runtime, flags))
+        again = (lambda: _settled(runtime, flags)) if flags.config_file else None
+        node = build(runtime, options, read_options=again, colors=sys.stderr.isatty())
     except TnatsError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"{PROGRAM}: {line}\n")
@@ -83,21 +84,16 @@ def _signal(name: str, target: str) -> int:
 
 async def _serve(node: Node) -> int:
     gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 20, 100)
-    failures: list[str] = []
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)
             gc.collect()
             gc.freeze()  # what a start has made lives as long as the server
-    except* TnatsError as group:
-        failures.extend(str(error) for error in _leaves(group))
-    for failure in failures:
-        sys.stderr.write(f"{PROGRAM}: {failure}\n")
-    return 1 if failures else 0
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions inside nested groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
+    except Exception as failure:
+        cause = sole_cause(failure)
+        if not isinstance(cause, TnatsError):
+            raise
+        if node.log.has_file:  # where whoever started it may not look
+            sys.stderr.write(f"{PROGRAM}: {cause}\n")
+        return 1
+    return 0

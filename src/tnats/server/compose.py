@@ -14,14 +14,16 @@ from tnats.server.node import Node, ReadOptions
 _PUBLIC_KEY_BYTES = 32
 
 
-def build(runtime: Runtime, options: Options, *, read_options: ReadOptions | None = None) -> Node:
-    """A node that serves `options` in `runtime`. `read_options` gives the options anew when asked to reload.
+def build(runtime: Runtime, options: Options, *, read_options: ReadOptions | None = None, colors: bool = False) -> Node:
+    """A node that serves `options` in `runtime`.
+
+    `read_options` gives the options anew when asked to reload, `colors` make a log on standard error colourful.
 
     Raises ConfigError when options contradict each other or ask for what this release does not offer, DiskError
     when the log file cannot be opened.
     """
     settle(options)
-    log = ServerLog(runtime, options)
+    log = ServerLog(runtime, options, colors=colors)
     server_id = encode_public_key(KeyKind.SERVER, runtime.chance.entropy(_PUBLIC_KEY_BYTES))
     return Node(runtime, options, server_id, log, read_options)
 

@@ -14,24 +14,25 @@ PORTS_PROGRAM = "nats-server"
 """The ports file is named as nats-server names it, since that is the name scripts wait for."""
 
 
-async def write_pid_file(disk: Disk, path: str, pid: int, log: ServerLog) -> None:
-    """Write the process id; a failure is logged and does not stop the start."""
+async def write_pid_file(disk: Disk, path: str, pid: int) -> None:
+    """Write the process id. Raises DiskError with a line for the log."""
     try:
         await disk.write_file(path, str(pid).encode())
     except DiskError as error:
-        log.error(f"Could not write pidfile: {error}")
+        raise DiskError(f"Could not write pidfile ({path}): {error}", error.errno) from None
 
 
 def ports_path(directory: str, pid: int) -> str:
+    """Where the ports file of the process is."""
     return posixpath.join(directory, f"{PORTS_PROGRAM}_{pid}.ports")
 
 
-async def write_ports_file(disk: Disk, path: str, ports: Mapping[str, Sequence[str]], log: ServerLog) -> None:
-    """Write the URLs by kind (`nats`, `monitoring`, ...) as JSON; a failure is logged."""
+async def write_ports_file(disk: Disk, path: str, ports: Mapping[str, Sequence[str]]) -> None:
+    """Write the URLs by kind (`nats`, `monitoring`, ...) as JSON. Raises DiskError with a line for the log."""
     try:
         await disk.write_file(path, orjson.dumps(dict(ports)))
     except DiskError as error:
-        log.error(f"Error writing ports file ({path}): {error}")
+        raise DiskError(f"Error writing ports file ({path}): {error}", error.errno) from None
 
 
 async def remove(disk: Disk, path: str, log: ServerLog) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tnats.runtime.api import LogSink, Runtime
 from tnats.server.config.options import Options
 from tnats.server.logging import Level, LogFormat
@@ -12,23 +15,42 @@ STDERR = "stderr"
 class ServerLog:
     """One server's log. A `tnats.broker.ports.Log`."""
 
-    def __init__(self, runtime: Runtime, options: Options) -> None:
-        """Opens the log the options ask for. Raises DiskError when its file cannot be opened."""
+    def __init__(self, runtime: Runtime, options: Options, *, colors: bool) -> None:
+        """Opens the log the options ask for; `colors` are for standard error. Raises DiskError when it has no file."""
         self._runtime = runtime
-        self._sink: LogSink | None = None
-        self.configure(options)
+        self._colors = colors
+        self._use(options, self._open(options))
 
-    def configure(self, options: Options) -> None:
-        """Write as `options` ask from now on. Raises DiskError; the log then stays as it was."""
-        sink = self._runtime.process.open_log(
+    @contextmanager
+    def changing_to(self, options: Options) -> Iterator[None]:
+        """Write as `options` ask from the end of the block on, unless it raises.
+
+        Raises DiskError, before the block is entered, when their file cannot be opened.
+        """
+        sink = self._open(options)
+        try:
+            yield
+        except BaseException:
+            sink.close()
+            raise
+        self._sink.close()
+        self._use(options, sink)
+
+    def _open(self, options: Options) -> LogSink:
+        return self._runtime.process.open_log(
             options.log_file or STDERR, size_max=options.logfile_size_limit, backups_max=options.logfile_max_num
         )
-        if self._sink is not None:
-            self._sink.close()
+
+    def _use(self, options: Options, sink: LogSink) -> None:
         self._sink = sink
         self._utc = options.logtime_utc
+        self.has_file = bool(options.log_file)
         self._format = LogFormat(
-            pid=self._runtime.process.pid, time=options.logtime, debug=options.debug, trace=options.trace
+            pid=self._runtime.process.pid,
+            time=options.logtime,
+            colors=self._colors and not self.has_file,
+            debug=options.debug,
+            trace=options.trace,
         )
 
     @property
@@ -56,16 +78,17 @@ class ServerLog:
 
     def reopen(self) -> None:
         """Open the file anew, after somebody moved it away."""
-        if self._sink is not None:
-            self._sink.reopen()
-            self.info("File log re-opened")
+        if not self.has_file:
+            self.info("File log re-open ignored, not a file logger")
+            return
+        self._sink.reopen()
+        self.info("File log re-opened")
 
     def close(self) -> None:
-        if self._sink is not None:
-            self._sink.close()
+        self._sink.close()
 
     def _write(self, level: Level, text: str) -> None:
-        if self._sink is None or not self._format.wants(level):
+        if not self._format.wants(level):
             return
         clock = self._runtime.clock
         local_ns = clock.wall_ns() + (0 if self._utc else clock.utc_offset_ns())

@@ -96,18 +96,28 @@ def redact_connect(connect: bytes) -> bytes:
 
 def traced_operation(operation: str, arguments: bytes, *, outbound: bool) -> str:
     """The trace line of one protocol operation: `<<- [SUB foo 1]` in, `->> [PONG]` out."""
-    shown = _printable(redact_connect(arguments) if operation == "CONNECT" else arguments)
-    return f"{'->>' if outbound else '<<-'} [{operation}{' ' if shown else ''}{shown}]"
+    if operation == "CONNECT":
+        arguments = redact_connect(arguments)
+    elif operation == "-ERR":
+        arguments = arguments.removeprefix(b"'").removesuffix(b"'")
+    shown = _printable(arguments)
+    return f"{'->>' if outbound else '<<-'} [{operation.removeprefix('+')}{' ' if shown else ''}{shown}]"
 
 
 def traced_payload(payload: bytes, max_traced_msg_len: int, *, outbound: bool) -> str:
     """The trace line of a message's payload, cut to `max_traced_msg_len` bytes (0: whole)."""
     cut = payload if max_traced_msg_len <= 0 else payload[:max_traced_msg_len]
     dots = "..." if len(cut) < len(payload) else ""
-    return f'{"->>" if outbound else "<<-"} MSG_PAYLOAD: ["{_printable(cut)}{dots}"]'
+    shown = _printable(cut.replace(b"\\", b"\\\\").replace(b'"', b'\\"'))
+    return f'{"->>" if outbound else "<<-"} MSG_PAYLOAD: ["{shown}{dots}"]'
+
+
+def traced_end(sid: bytes) -> str:
+    """The trace line of a subscription that ends, for whatever reason."""
+    return f"<-> [DELSUB {_printable(sid)}]"
 
 
 def _printable(payload: bytes) -> str:
-    """As Go's %q without the quotes would show it, so that a payload can write no control codes to a terminal."""
+    """Control codes and bytes that are no UTF-8 escaped as in Go's %q, so that nobody writes to a terminal by them."""
     text = payload.decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

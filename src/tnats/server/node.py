@@ -18,17 +18,19 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from tnats import NATS_VERSION, __version__
+from tnats import NATS_VERSION, __version__, speedups
+from tnats.broker import hot
 from tnats.broker.broker import Broker
-from tnats.errors import TnatsError
-from tnats.runtime.api import Address, Listener, NetworkError, Runtime
+from tnats.errors import TnatsError, sole_cause
+from tnats.runtime.api import Address, DiskError, Listener, NetworkError, Runtime, SignalReceiver
 from tnats.server import files, translate
 from tnats.server.config.baseline import any_port
 from tnats.server.config.difference import differences, reload_problems
 from tnats.server.config.options import Options
-from tnats.server.config.problems import ConfigError
+from tnats.server.config.problems import ConfigError, Problem
 from tnats.server.config.validation import start_warnings
 from tnats.server.log import ServerLog
+from tnats.server.tracing import TracedBroker, Tracer
 
 ReadOptions = Callable[[], Options]
 """Reads the configuration anew and settles it; run off the reactor. Raises ConfigError."""
@@ -40,6 +42,8 @@ _SIGNAL_NAMES = {
     "USR1": "user defined signal 1",
     "USR2": "user defined signal 2",
 }
+
+_PORT_MAX = 65_535
 
 
 @attrs.frozen
@@ -66,6 +70,7 @@ class Node:
         self.configured_wall_ns = self.started_wall_ns
         self.endpoints: Endpoints
         self.broker: Broker
+        self._tracer: Tracer
         self._read_options = read_options
         self._stopping = trio.Event()
         self._lame_duck = False
@@ -83,28 +88,39 @@ class Node:
     async def run(self, *, task_status: trio.TaskStatus[Endpoints] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until shut down. Reports its endpoints once clients can connect.
 
-        Raises NetworkError, with one line for the log, when an address cannot be listened on.
+        Raises NetworkError or DiskError, having logged its line, when it cannot listen or write its files.
         """
         self._announce()
         try:
-            async with trio.open_nursery() as outer:
-                monitoring = await self._open_monitoring()
-                listener = await self._listen("", self.options.host, self.options.port)
-                self.endpoints = Endpoints(listener.address, monitoring.address if monitoring is not None else None)
-                self._make_broker(listener)
-                if monitoring is not None:
-                    self._start_monitoring(monitoring, outer)
-                async with trio.open_nursery() as inner:
-                    await inner.start(self.broker.run)
-                    await self._serve_door(listener, task_status)
-                    inner.cancel_scope.cancel()
-                outer.cancel_scope.cancel()
+            await self._serve(task_status)
+            self.log.info("Server Exiting..")
+        except Exception as failure:
+            cause = sole_cause(failure)
+            if isinstance(cause, TnatsError):
+                self.log.fatal(str(cause))
+            raise
         finally:
             with trio.CancelScope(shield=True):
-                for path in self._files:
-                    await files.remove(self.runtime.disk, path, self.log)
-            self.log.info("Server Exiting..")
+                for path in list(self._files):
+                    await self._remove(path)
             self.log.close()
+
+    async def _serve(self, task_status: trio.TaskStatus[Endpoints]) -> None:
+        """All of the server, from the outermost scope inward."""
+        if self.options.pid_file:
+            await self._write_pid_file(self.options.pid_file)
+        async with trio.open_nursery() as outer:
+            monitoring = await self._open_monitoring()
+            listener = await self._listen("", self.options.host, self.options.port)
+            self.endpoints = Endpoints(listener.address, monitoring.address if monitoring is not None else None)
+            self._make_broker(listener)
+            if monitoring is not None:
+                self._start_monitoring(monitoring, outer)
+            async with trio.open_nursery() as inner:
+                await inner.start(self.broker.run)
+                await self._serve_door(listener, task_status)
+                inner.cancel_scope.cancel()
+            outer.cancel_scope.cancel()
 
     async def _serve_door(self, listener: Listener, task_status: trio.TaskStatus[Endpoints]) -> None:
         """The innermost scope: from the first client accepted to the last one sent away."""
@@ -112,10 +128,11 @@ class Node:
             async with trio.open_nursery() as door:
                 self.broker.open_door(listener)
                 self.log.info(f"Listening for client connections on {shown(listener.address)}")
-                await self._write_files()
+                if self.options.ports_file_dir:
+                    await self._write_ports_file(self.options.ports_file_dir)
                 self.log.info("Server is ready")
                 task_status.started(self.endpoints)
-                door.start_soon(self._obey, signals.next, door, listener)
+                door.start_soon(self._obey, signals, door, listener)
                 await self._stopping.wait()
                 self.log.info("Initiating Shutdown...")
                 door.cancel_scope.cancel()
@@ -132,21 +149,35 @@ class Node:
         log.info(f"  ID:       {self.server_id}")
         if options.config_file:
             log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
+        if not speedups.is_compiled(hot):
+            log.warn("Running interpreted, several times slower: tnats was installed without a C compiler")
         for warning in (*options.warnings, *start_warnings(options)):
             log.warn(str(warning))
         if translate.authenticator(options).has_plain_passwords:
             log.warn("Plaintext passwords detected, use nkeys or bcrypt")
 
     async def _listen(self, what: str, host: str, port: int) -> Listener:
+        port = any_port(port)
+        failure = f"Error listening on {what}port: {shown((host, port))}"
+        if not 0 <= port <= _PORT_MAX:
+            raise NetworkError(f"{failure}, not a port: expected 1 to {_PORT_MAX}, or -1 for any free one")
         try:
-            return await self.runtime.network.listen(host, any_port(port))
+            return await self.runtime.network.listen(host, port)
         except NetworkError as error:
-            raise NetworkError(f'Error listening on {what}port: {host}:{port}, "{error}"') from None
+            raise NetworkError(f'{failure}, "{error}"') from None
 
     def _make_broker(self, listener: Listener) -> None:
         told = translate.broker_options(self.options, self.server_id, listener.address)
-        self.broker = Broker(self.runtime, told, translate.authenticator(self.options), self.log)
-        self.broker.update_info(tnats=__version__)
+        self.broker = broker = TracedBroker(self.runtime, told, translate.authenticator(self.options), self.log)
+        broker.update_info(tnats=__version__)
+        broker.tracer = self._tracer = Tracer(broker, self.log)
+        broker.observers.append(self._tracer)
+        self._configure_tracing()
+
+    def _configure_tracing(self) -> None:
+        self._tracer.configure(
+            max_traced_msg_len=self.options.max_traced_msg_len, headers_only=self.options.trace_headers
+        )
 
     async def _open_monitoring(self) -> Listener | None:
         if not self.options.http_port:
@@ -162,26 +193,27 @@ class Node:
         monitor = make_monitor(self)
         nursery.start_soon(HttpServer(self.runtime, listener, monitor.handle).run)
 
-    async def _write_files(self) -> None:
-        """What scripts find a running server by."""
-        process, disk, options = self.runtime.process, self.runtime.disk, self.options
-        if options.pid_file:
-            await files.write_pid_file(disk, options.pid_file, process.pid, self.log)
-            self._files[options.pid_file] = None
-        if options.ports_file_dir:
-            path = files.ports_path(options.ports_file_dir, process.pid)
-            ports = {"nats": [f"nats://{shown(self.endpoints.client)}"]}
-            if self.endpoints.monitoring is not None:
-                ports["monitoring"] = [f"http://{shown(self.endpoints.monitoring)}"]
-            await files.write_ports_file(disk, path, ports, self.log)
+    async def _write_pid_file(self, path: str) -> None:
+        await files.write_pid_file(self.runtime.disk, path, self.runtime.process.pid)
+        self._files[path] = None
+
+    async def _write_ports_file(self, directory: str) -> None:
+        path = files.ports_path(directory, self.runtime.process.pid)
+        ports = {"nats": [f"nats://{shown(self.endpoints.client)}"]}
+        if self.endpoints.monitoring is not None:
+            ports["monitoring"] = [f"http://{shown(self.endpoints.monitoring)}"]
+        try:
+            await files.write_ports_file(self.runtime.disk, path, ports)
             self._files[path] = None
+        except DiskError as error:
+            self.log.error(str(error))
 
     # ------------------------------------------------------------------ while running
 
-    async def _obey(self, next_signal: Callable[[], object], door: trio.Nursery, listener: Listener) -> None:
+    async def _obey(self, signals: SignalReceiver, door: trio.Nursery, listener: Listener) -> None:
         """Do what signals ask for."""
         while True:
-            signal = str(await next_signal())  # type: ignore[misc]
+            signal = await signals.next()
             self.log.info(f'Trapped "{_SIGNAL_NAMES[signal]}" signal')
             if signal == "INT" or (signal == "TERM" and not self._lame_duck):
                 self.shut_down()
@@ -208,29 +240,49 @@ class Node:
 
     async def reload(self) -> bool:
         """Read the configuration anew and apply it; False, with the reason logged and nothing changed, on a fault."""
-        if self._read_options is None:
-            self.log.error("Failed to reload server configuration: this server was not started from a file")
-            return False
         try:
+            if self._read_options is None:
+                raise ConfigError([Problem("can only reload config when a file is provided using -c or --config")])
             new = await self.runtime.processor.offload(self._read_options)
             changes = differences(self.options, new)
             problems = reload_problems(changes)
             if problems:
                 raise ConfigError(problems)
             told = translate.broker_options(new, self.server_id, self.endpoints.client)
-            self.log.configure(new)
-            self.broker.reload(told, translate.authenticator(new))
+            with self.log.changing_to(new):
+                self.broker.reload(told, translate.authenticator(new))
         except TnatsError as error:
             for line in str(error).splitlines():
                 self.log.error(f"Failed to reload server configuration: {line}")
             return False
+        old, self.options = self.options, new
+        self._configure_tracing()
         for change in changes:
-            self.log.info(f"Reloaded: {change}")
-        self.options = new
+            self.log.info(f"Reloaded: {change.path} = {change.row.shown(change.new)}")
+        await self._move_files(old, new)
         self.configured_wall_ns = self.runtime.clock.wall_ns()
-        await self._write_files()
-        self.log.info("Reloaded server configuration")
+        self.log.info(f"Reloaded server configuration ({new.config_digest})")
         return True
+
+    async def _move_files(self, old: Options, new: Options) -> None:
+        """Write the files by which the server is found where they shall be now, and remove them elsewhere."""
+        if old.pid_file != new.pid_file:
+            await self._remove(old.pid_file)
+            if new.pid_file:
+                try:
+                    await self._write_pid_file(new.pid_file)
+                except DiskError as error:
+                    self.log.error(str(error))
+        if old.ports_file_dir != new.ports_file_dir:
+            await self._remove(files.ports_path(old.ports_file_dir, self.runtime.process.pid))
+            if new.ports_file_dir:
+                await self._write_ports_file(new.ports_file_dir)
+
+    async def _remove(self, path: str) -> None:
+        """Remove a file that this node has written; nothing happens for any other."""
+        if path in self._files:
+            del self._files[path]
+            await files.remove(self.runtime.disk, path, self.log)
 
 
 def shown(address: Address) -> str:

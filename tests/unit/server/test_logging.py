@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.server.logging import Level, LogFormat, format_time, redact_connect, traced_operation, traced_payload
+from tnats.server.logging import (
+    Level,
+    LogFormat,
+    format_time,
+    redact_connect,
+    traced_end,
+    traced_operation,
+    traced_payload,
+)
 
 WALL_NS = 1_795_982_400_123_456_789
 
@@ -82,6 +90,9 @@ def test_traced_operations_can_be_counted_by_their_text() -> None:
     """Suites look for `[SUB subject sid]`."""
     assert traced_operation("SUB", b"foo.bar 1", outbound=False) == "<<- [SUB foo.bar 1]"
     assert traced_operation("PONG", b"", outbound=True) == "->> [PONG]"
+    assert traced_operation("+OK", b"", outbound=True) == "->> [OK]"
+    assert traced_operation("-ERR", b"'Stale Connection'", outbound=True) == "->> [-ERR Stale Connection]"
+    assert traced_end(b"7") == "<-> [DELSUB 7]"
 
 
 def test_traced_payload_is_cut_and_escaped() -> None:
@@ -89,3 +100,4 @@ def test_traced_payload_is_cut_and_escaped() -> None:
     assert traced_payload(b"abcdef", 3, outbound=False) == '<<- MSG_PAYLOAD: ["abc..."]'
     assert traced_payload(b"abc", 3, outbound=True) == '->> MSG_PAYLOAD: ["abc"]'
     assert traced_payload(b"a\x1b[2J\xff\n", 0, outbound=True) == '->> MSG_PAYLOAD: ["a\\x1b[2J\\xff\\n"]'
+    assert traced_payload(b'"\\', 0, outbound=True) == '->> MSG_PAYLOAD: ["\\"\\\\"]'
