@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,10 +14,11 @@ from rich.table import Table
 from tnats.cli.output import json_option, print_json
 from tnats.cli.session import run as run_live
 from tnats.errors import TnatsError
-from tnats.harness import loss_plot
 from tnats.harness.contract import CLAUSES
-from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant, find_directory, load_all
+from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
 from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.finding_files import load_findings
+from tnats.harness.real.results import save, seen_now, summary
 from tnats.harness.real.run import Report, run_variant
 from tnats.harness.real.targets import Target, find_target
 from tnats.runtime.api import Runtime
@@ -40,7 +39,7 @@ def command() -> None:
 def list_findings(directory: str | None, as_json: bool) -> int:
     """Show the findings, their variants, and what each needs."""
     try:
-        findings = load_all(find_directory(directory))
+        findings = load_findings(directory)
     except TnatsError as exc:
         return could_not_run(exc)
     if as_json:
@@ -102,7 +101,7 @@ def run_finding(
     Exit code 0: the contract was kept; 1: it was broken (or a checker could not decide); 2: could not run.
     """
     try:
-        finding, variants = choose(load_all(find_directory(directory)), finding_id, variant_name, profile)
+        finding, variants = choose(load_findings(directory), finding_id, variant_name, profile)
     except TnatsError as exc:
         return could_not_run(exc)
     reports: list[Report] = []
@@ -115,7 +114,7 @@ def run_finding(
         for variant in variants:
             report = await run_one(runtime, finding, variant, profile, found, seed=seed, keep=keep)
             reports.append(report)
-            place = save(report, Path(out))
+            place = save(report, out)
             show(console, report, place)
             if as_json:
                 print_json(summary(report))
@@ -168,34 +167,14 @@ def could_not_run(exc: Exception) -> int:
     return EXIT_COULD_NOT_RUN
 
 
-# ------------------------------------------------------------------ what is shown and saved
-
-
-def seen_now(report: Report) -> str:
-    """One line of figures."""
-    found = report.figures
-    if "C1" in found:
-        return "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})".format(
-            **figures(found["C1"])
-        )
-    return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(
-        **figures(found["C8"])
-    )
-
-
-def figures(value: object) -> dict[str, Any]:
-    assert isinstance(value, dict)
-    return value
-
-
-def show(console: Console, report: Report, place: Path) -> None:
+def show(console: Console, report: Report, place: str) -> None:
     """The result of one variant, for people."""
     judgement = report.judgement
     colour = {"kept": "green", "broken": "red", "unknown": "yellow"}[judgement.verdict]
     console.print(f"[bold]{report.variant.name}[/]: {report.variant.text}", highlight=False)
     console.print(f"  asked: {EXPECTATIONS[report.variant.expect]} (row {report.variant.row})", highlight=False)
     console.print(f"  seen now: {seen_now(report)}", highlight=False)
-    per_node = figures(report.figures.get("C1", {})).get("lost_on_node", {})
+    per_node = report.figures.get("C1", {}).get("lost_on_node", {})
     for node, count in per_node.items():
         console.print(f"  consumers at {node} missed {count} acknowledged values", highlight=False)
     for note in judgement.notes:
@@ -203,45 +182,4 @@ def show(console: Console, report: Report, place: Path) -> None:
     console.print(f"  contract [{colour}]{judgement.verdict}[/]", highlight=False)
     for clause, text in judgement.broken:
         console.print(f"    [red]{clause}[/] ({CLAUSES[clause]}): {escape(text)}", highlight=False)
-    console.print(f"  {place / 'report.html'}\n", style="dim", highlight=False)
-
-
-def summary(report: Report) -> dict[str, Any]:
-    """The result of one variant, for programs."""
-    return {
-        "finding": report.finding.id,
-        "variant": report.variant.name,
-        "target": report.target,
-        "profile": report.profile,
-        "seed": report.seed,
-        "started": report.started,
-        "verdict": report.judgement.verdict,
-        "broken": [{"clause": clause, "text": text} for clause, text in report.judgement.broken],
-        "notes": list(report.judgement.notes),
-        "figures": report.figures,
-        "audited": report.observed.audited_count,
-        "audited_volatile": report.observed.audited_volatile_count,
-    }
-
-
-def save(report: Report, out: Path) -> Path:
-    """Write history, figures and plot of one run; returns their directory."""
-    place = out / f"{report.finding.id}-{report.variant.name}-{report.target}-{report.profile}-{report.seed}"
-    place.mkdir(parents=True, exist_ok=True)
-    history = report.evidence.history
-    (place / "history.edn").write_text("\n".join(history.to_edn()) + "\n")
-    (place / "history.jsonl").write_text("\n".join(history.to_json_lines()) + "\n")
-    (place / "results.json").write_bytes(orjson.dumps(summary(report), option=orjson.OPT_INDENT_2))
-    rows = [
-        ("finding", f"{report.finding.id}: {report.finding.title} ({report.finding.reference})"),
-        ("variant", f"{report.variant.name}: {report.variant.text}"),
-        ("target", f"{report.target}, profile {report.profile}, seed {report.seed}, {report.started}"),
-        ("Jepsen saw", report.finding.seen_by_jepsen.strip()),
-        ("seen now", seen_now(report)),
-        ("asked", EXPECTATIONS[report.variant.expect]),
-    ]
-    lines = [f"{clause} ({CLAUSES[clause]}): {text}" for clause, text in report.judgement.broken]
-    title = f"{report.finding.id} {report.variant.name} on {report.target}"
-    page = loss_plot.page(title, report.judgement.verdict, rows, [*lines, *report.judgement.notes], report.evidence)
-    (place / "report.html").write_text(page)
-    return place
+    console.print(f"  {place}\n", style="dim", highlight=False)

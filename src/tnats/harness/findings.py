@@ -1,13 +1,12 @@
-"""Scenario files of the findings that Jepsen published about NATS: what they hold, and where they are found.
+"""The findings that Jepsen published about NATS, as scenario files say them.
 
-One TOML file a finding, in the directory `jepsen/` of a clone (or another one by `--dir`). A finding has variants
-(the same fault under another configuration or another kind of damage) and profiles (how long, how fast).
+One TOML file a finding (`real.finding_files` reads them). A finding has variants (the same fault under another
+configuration or another kind of damage) and profiles (how long, how fast).
 """
 
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import Any, Literal
 
 import attrs
@@ -25,7 +24,7 @@ EXPECTATIONS = {
 
 
 class FindingError(TnatsError):
-    """A scenario file that cannot be used; names the file and the reason."""
+    """A scenario file that cannot be used, or a name that none has."""
 
 
 @attrs.frozen
@@ -78,35 +77,15 @@ class Finding:
         return self.nodes > 1
 
 
-def find_directory(given: str | None) -> Path:
-    """The directory of scenario files: the given one, else `jepsen/` here or in a parent, else in the clone that this
-    package runs from. Raises FindingError.
-    """
-    if given is not None:
-        directory = Path(given)
-        if not directory.is_dir():
-            raise FindingError(f"--dir {given}: no such directory")
-        return directory
-    for place in (Path.cwd(), *Path.cwd().parents, *Path(__file__).parents):
-        if any((place / "jepsen").glob("f*.toml")):
-            return place / "jepsen"
-    raise FindingError("no directory jepsen/ with scenario files here or above; run this in a clone or give --dir")
-
-
-def load_all(directory: Path) -> list[Finding]:
-    """Every finding of a directory, by file name. Raises FindingError."""
-    return [load(path) for path in sorted(directory.glob("*.toml"))]
-
-
-def load(path: Path) -> Finding:
-    """One scenario file. Raises FindingError."""
+def parse_finding(text: str) -> Finding:
+    """Read one scenario file's text. Raises FindingError."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(text)
         profiles = {name: Profile(**options) for name, options in table.pop("profile").items()}
         variants = tuple(_variant(options) for options in table.pop("variant"))
         return Finding(profiles=profiles, variants=variants, **table)
-    except (OSError, KeyError, TypeError, ValueError, FaultError) as exc:
-        raise FindingError(f"{path}: {exc}") from None
+    except (KeyError, TypeError, ValueError, FaultError) as exc:
+        raise FindingError(f"{type(exc).__name__}: {exc}") from None
 
 
 def _variant(options: dict[str, Any]) -> Variant:

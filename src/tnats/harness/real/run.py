@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import attrs
 import trio
@@ -68,7 +69,7 @@ class Report:
     judgement: Judgement
 
     @property
-    def figures(self) -> dict[str, object]:
+    def figures(self) -> dict[str, dict[str, Any]]:
         """The counts of all checkers, by checker."""
         return {result.checker: dict(result.figures) for result in self.results}
 

@@ -1,0 +1,64 @@
+"""What is kept of a run: history, figures, and a page with the plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tnats.harness import loss_plot
+from tnats.harness.contract import CLAUSES
+from tnats.harness.findings import EXPECTATIONS
+from tnats.harness.real.run import Report
+
+
+def seen_now(report: Report) -> str:
+    """One line of figures."""
+    found = report.figures
+    if "C1" in found:
+        return "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})".format(
+            **found["C1"]
+        )
+    return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The result of one variant, for programs."""
+    return {
+        "finding": report.finding.id,
+        "variant": report.variant.name,
+        "target": report.target,
+        "profile": report.profile,
+        "seed": report.seed,
+        "started": report.started,
+        "verdict": report.judgement.verdict,
+        "broken": [{"clause": clause, "text": text} for clause, text in report.judgement.broken],
+        "notes": list(report.judgement.notes),
+        "figures": report.figures,
+        "audited": report.observed.audited_count,
+        "audited_volatile": report.observed.audited_volatile_count,
+    }
+
+
+def save(report: Report, out: str) -> str:
+    """Write history, figures and plot of one run into a directory beneath `out`; returns the path of the page."""
+    place = Path(out) / f"{report.finding.id}-{report.variant.name}-{report.target}-{report.profile}-{report.seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    history = report.evidence.history
+    (place / "history.edn").write_text("\n".join(history.to_edn()) + "\n")
+    (place / "history.jsonl").write_text("\n".join(history.to_json_lines()) + "\n")
+    (place / "results.json").write_bytes(orjson.dumps(summary(report), option=orjson.OPT_INDENT_2))
+    rows = [
+        ("finding", f"{report.finding.id}: {report.finding.title} ({report.finding.reference})"),
+        ("variant", f"{report.variant.name}: {report.variant.text}"),
+        ("target", f"{report.target}, profile {report.profile}, seed {report.seed}, {report.started}"),
+        ("Jepsen saw", report.finding.seen_by_jepsen.strip()),
+        ("seen now", seen_now(report)),
+        ("asked", EXPECTATIONS[report.variant.expect]),
+    ]
+    lines = [f"{clause} ({CLAUSES[clause]}): {text}" for clause, text in report.judgement.broken]
+    title = f"{report.finding.id} {report.variant.name} on {report.target}"
+    page = loss_plot.page(title, report.judgement.verdict, rows, [*lines, *report.judgement.notes], report.evidence)
+    (place / "report.html").write_text(page)
+    return str(place / "report.html")
