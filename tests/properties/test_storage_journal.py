@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 import trio
-import trio._core._run as trio_run
-import trio.testing
+from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
@@ -24,35 +23,6 @@ from tnats.storage.segment import HEADER_OFFSETS, read_header
 
 STORE_ID = b"0123456789abcdef"
 SECOND_NS = 1_000_000_000
-
-
-class StepClock:
-    """Time that passes only by sleeping; a sleep is one checkpoint."""
-
-    def __init__(self) -> None:
-        self.now_ns = SECOND_NS
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    async def sleep_ns(self, duration_ns: int) -> None:
-        self.now_ns += duration_ns
-        await trio.lowlevel.checkpoint()
-
-    def deadline(self, deadline_ns: int) -> trio.CancelScope:
-        """One task waits here at a time; it gives up when nobody else can run (see `idle`)."""
-        self.scope, self.deadline_ns = trio.CancelScope(), deadline_ns
-        return self.scope
-
-    async def idle(self) -> None:
-        """Let time pass until the waiting task's deadline."""
-        await trio.testing.wait_all_tasks_blocked()
-        self.now_ns = max(self.now_ns, self.deadline_ns)
-        self.scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
 
 
 @attrs.define
@@ -185,16 +155,6 @@ async def check(image: DiskImage, model: Model, *, damaged: bool = False) -> Non
         for name, entries in found.items():
             assert again[name].pop(last[name] + 1) == b"after"
             assert again[name] == entries
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run with a seeded order of tasks, so that a failure repeats."""
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
-    trio_run._r.seed(11)
-    try:
-        trio.run(test)
-    finally:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = False
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Awaitable, Callable
 
 import pytest
-import trio
+from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
@@ -19,26 +18,11 @@ from tnats.storage.record import alarms
 from tnats.storage.snapshot import Snapshot, SnapshotStore
 
 
-class StepClock:
-    def mono_ns(self) -> int:
-        return 0
-
-    def wall_ns(self) -> int:
-        return 1
-
-    async def sleep_ns(self, duration_ns: int) -> None:
-        await trio.lowlevel.checkpoint()
-
-
 async def store_on(drive: SimDrive, *, group: str = "meta", store_id: bytes = b"s" * 16) -> SnapshotStore:
     disk, clock = SimDisk(drive, StepClock()), StepClock()  # type: ignore[arg-type]
     store = SnapshotStore(disk, clock, random.Random(1).randbytes, "/snap", group=group, store_id=store_id)  # type: ignore[arg-type]
     await store.open()
     return store
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    trio.run(test)
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
-import trio._core._run as trio_run
+from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
@@ -19,23 +19,6 @@ from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
 from tnats.storage.stream_log import StreamLogOptions
-
-
-class StepClock:
-    """Time that passes only by sleeping; a sleep is one checkpoint."""
-
-    now_ns = 1_000_000_000
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    async def sleep_ns(self, duration_ns: int) -> None:
-        self.now_ns += duration_ns
-        await trio.lowlevel.checkpoint()
-
 
 OPTIONS = StoreOptions(JournalOptions(part_bytes=16 * 1024), StreamLogOptions(segment_bytes=9 * 1024))
 
@@ -91,16 +74,6 @@ async def content(stream: OpenStream) -> dict[int, bytes]:
         found[sequence] = (await stream.log.load(sequence)).payload
         sequence = stream.log.index.next_live(sequence + 1)
     return found
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run with a seeded order of tasks, so that a failure repeats."""
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
-    trio_run._r.seed(11)
-    try:
-        trio.run(test)
-    finally:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = False
 
 
 Expected = dict[str, dict[int, bytes]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 import trio
-import trio._core._run as trio_run
+from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
@@ -28,22 +28,6 @@ from tnats.storage.stream_open import open_stream_log
 
 STORE_ID = b"0123456789abcdef"
 Content = dict[int, tuple[int, bytes, bytes, bytes]]
-
-
-class StepClock:
-    """Time that passes only by sleeping; a sleep is one checkpoint."""
-
-    now_ns = 1_000_000_000
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    async def sleep_ns(self, duration_ns: int) -> None:
-        self.now_ns += duration_ns
-        await trio.lowlevel.checkpoint()
 
 
 # ------------------------------------------------------------------ a small stream machine
@@ -209,16 +193,6 @@ async def check(image: DiskImage, model: Model, acked: int) -> None:
         assert alarms(store.findings) == []
         assert await state_of(store.log) == expected
         assert not [path for path in drive.image.walk() if path.endswith(".tmp")]
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run with a seeded order of tasks, so that a failure repeats."""
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
-    trio_run._r.seed(11)
-    try:
-        trio.run(test)
-    finally:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = False
 
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 25))]
