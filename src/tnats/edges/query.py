@@ -14,7 +14,11 @@ from tnats.errors import TnatsError
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_UNSIGNED = re.compile(r"[0-9]+", re.ASCII)
 _INT64_MAX = (1 << 63) - 1
+_UINT64_MAX = (1 << 64) - 1
+_DIGITS_MAX = 20
+"""With the sign; longer numbers are out of every range."""
 
 
 class BadQuery(TnatsError):
@@ -47,16 +51,22 @@ class Query:
 
     def integer(self, name: str) -> int:
         """An integer option; absent or empty is 0."""
+        return self._number(name, "int", "Atoi", _INTEGER, -_INT64_MAX - 1, _INT64_MAX)
+
+    def unsigned(self, name: str) -> int:
+        """An integer option that is an id: no sign; absent or empty is 0."""
+        return self._number(name, "uint64", "ParseUint", _UNSIGNED, 0, _UINT64_MAX)
+
+    def _number(self, name: str, kind: str, parser: str, form: re.Pattern[str], least: int, most: int) -> int:
         value = self._values.get(name, "")
         if value == "":
             return 0
-        if not _INTEGER.fullmatch(value):
-            raise BadQuery(f"Error decoding int for '{name}': strconv.Atoi: parsing {_quoted(value)}: invalid syntax")
-        number = int(value) if len(value) <= 20 else _INT64_MAX + 1
-        if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
-            raise BadQuery(
-                f"Error decoding int for '{name}': strconv.Atoi: parsing {_quoted(value)}: value out of range"
-            )
+        problem = f"Error decoding {kind} for '{name}': strconv.{parser}: parsing {_quoted(value)}"
+        if not form.fullmatch(value):
+            raise BadQuery(f"{problem}: invalid syntax")
+        number = int(value) if len(value) <= _DIGITS_MAX else most + 1
+        if not least <= number <= most:
+            raise BadQuery(f"{problem}: value out of range")
         return number
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tnats import NATS_VERSION, __version__
+from tnats.auth.users import GLOBAL_ACCOUNT
 from tnats.broker.account import Account, Traffic
 from tnats.broker.snapshot import ConnectionSnapshot, SubscriptionSnapshot, sublist_snapshot, subscription_snapshot
 from tnats.edges.http_server import Response
@@ -46,6 +47,8 @@ def make_monitor(node: Node) -> Monitor:
     monitor.add(
         "/gatewayz", lambda query: _short_head(node) | {"outbound_gateways": {}, "inbound_gateways": {}}, "Gateways"
     )
+    monitor.add("/jsz", lambda query: jsz(node), "JetStream")
+    monitor.add("/raftz", lambda query: Response(404, b"No Raft nodes registered"), "Raft groups")
     monitor.add("/healthz", lambda query: healthz(node, query), "Health probe")
     return monitor
 
@@ -104,10 +107,10 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
         "routes": 0,
         "remotes": 0,
         "leafnodes": 0,
-        **_traffic(counters.traffic, "{}_{}"),
-        **_traffic(counters.traffic, "{}_client_{}"),
+        **_traffic(counters.traffic),
         "slow_consumers": counters.slow_consumers,
         "stale_connections": counters.stale_connections,
+        "stalled_clients": counters.stalls,
         "subscriptions": counters.subscriptions,
         "http_req_stats": dict(sorted(request_counts.items())),
         "config_load_time": rfc3339(node.configured_wall_ns),
@@ -122,27 +125,30 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
 
 
 def healthz(node: Node, query: Query) -> Response:
-    """Whether this server is ready to serve. Streams and consumers cannot be asked for where there are none."""
-    for flag in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only", "details"):
+    """Whether this server is ready to serve. Where there is no JetStream, none of its parts is unhealthy."""
+    for flag in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only"):
         query.flag(flag)
+    details = query.flag("details")
     account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
     problem = ""
     if (stream or consumer) and not account:
         problem = '"account" must not be empty when checking stream health'
     elif consumer and not stream:
         problem = '"stream" must not be empty when checking consumer health'
-    if not problem and (query.flag("js-enabled") or query.flag("js-enabled-only")):
-        text = "JetStream not enabled"
-        return _unhealthy(503, "JETSTREAM", text, details=query.flag("details"))
-    if problem:
-        return _unhealthy(400, "BAD_REQUEST", problem, details=query.flag("details"))
-    return json_response({"status": "ok"}, compact=True)
+    if not problem:
+        return json_response({"status": "ok"}, compact=True)
+    report: dict[str, object] = {"status": "error"}
+    report |= {"errors": [{"type": "BAD_REQUEST", "error": problem}]} if details else {"error": problem}
+    return json_response(report, 400, compact=True)
 
 
-def _unhealthy(status: int, kind: str, error: str, *, details: bool) -> Response:
-    if details:
-        return json_response({"status": "error", "errors": [{"type": kind, "error": error}]}, status, compact=True)
-    return json_response({"status": "unavailable" if status == 503 else "error", "error": error}, status, compact=True)
+def jsz(node: Node) -> dict[str, object]:
+    """JetStream of this server: there is none."""
+    figures = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
+    report: dict[str, object] = dict.fromkeys(figures, 0)
+    report |= {"api": {"level": 0, "total": 0, "errors": 0}} | _short_head(node)
+    report |= {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
+    return report | dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0)
 
 
 # ------------------------------------------------------------------ connections
@@ -161,7 +167,7 @@ def connz(node: Node, query: Query) -> dict[str, object]:
     detail = query.text("subs").lower() == "detail"
     subs = detail or query.flag("subs")
     auth = query.flag("auth")
-    cid, user, account = query.integer("cid"), query.text("user"), query.text("acc")
+    cid, user, account = query.unsigned("cid"), query.text("user"), query.text("acc")
     offset, limit = max(0, query.integer("offset")), query.integer("limit")
     limit = 1 if cid else limit if limit > 0 else PAGE_DEFAULT
 
@@ -227,15 +233,21 @@ def _connection(one: ConnectionSnapshot, *, subs: bool, detail: bool, auth: bool
         "out_msgs": one.out_msgs,
         "in_bytes": one.in_bytes,
         "out_bytes": one.out_bytes,
-        "subscriptions": one.subscriptions,
     }
+    if one.stalls:
+        report["stalls"] = one.stalls
+    report["subscriptions"] = one.subscriptions
     report |= {key: value for key in ("name", "lang", "version") if (value := getattr(one, key))}
-    if auth:
-        report |= {key: value for key in ("authorized_user", "account") if (value := getattr(one, key))}
+    if auth and one.authorized_user:
+        report["authorized_user"] = one.authorized_user
+    if auth and one.account != GLOBAL_ACCOUNT:
+        report["account"] = one.account
     if detail and one.subscriptions_list:
         report["subscriptions_list_detail"] = [_subscription(sub, with_account=False) for sub in one.subscriptions_list]
     elif subs and one.subscriptions_list:
         report["subscriptions_list"] = [sub.subject for sub in one.subscriptions_list]
+    if auth:
+        report["name_tag"] = one.account
     return report
 
 
@@ -363,9 +375,13 @@ def _sent(msgs: int, size: int) -> dict[str, object]:
     return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}
 
 
-def _traffic(traffic: Traffic, form: str) -> dict[str, object]:
+def _traffic(traffic: Traffic) -> dict[str, object]:
+    """All traffic, and that of clients alone; the same thing while there are no other servers."""
     return {
-        form.format(way, what): getattr(traffic, f"{way}_{what}") for way in ("in", "out") for what in ("msgs", "bytes")
+        f"{way}{kind}{what}": getattr(traffic, f"{way}_{what}")
+        for way in ("in", "out")
+        for kind in ("_", "_client_")
+        for what in ("msgs", "bytes")
     }
 
 

@@ -56,3 +56,12 @@ def test_any_text_is_a_query(text: str) -> None:
             read("a")
         except BadQuery:
             pass
+
+
+def test_unsigned_takes_no_sign() -> None:
+    """Ids are told apart from numbers: a sign or a number beyond 64 bits is refused with nats-server's own text."""
+    assert Query("cid=18446744073709551615").unsigned("cid") == 2**64 - 1
+    for value, reason in (("-1", "invalid syntax"), ("18446744073709551616", "value out of range")):
+        with pytest.raises(BadQuery) as caught:
+            Query(f"cid={value}").unsigned("cid")
+        assert str(caught.value) == f"Error decoding uint64 for 'cid': strconv.ParseUint: parsing \"{value}\": {reason}"
