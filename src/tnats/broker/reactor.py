@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, cast
 import trio
 
 from tnats.auth.users import ConnectionType
-from tnats.limits import ACCEPT_PAUSE_NS, ACCEPTS_PER_PASS_MAX, IDLE_LOOKS, PASS_BYTES, PASSES_PER_CHECKPOINT
+from tnats.limits import (
+    ACCEPT_PAUSE_NS,
+    ACCEPTS_PER_PASS_MAX,
+    IDLE_LOOKS,
+    PASS_BYTES,
+    PASSES_PER_CHECKPOINT,
+    REST_AFTER_BYTES,
+)
 from tnats.runtime.api import Conn, ConnectionBroken, Listener, NetworkError, OutOfDescriptors
 from tnats.wire.errors import ClosedReason
 
@@ -121,6 +128,10 @@ class Reactor:
             connection.close(ClosedReason.CLIENT_CLOSED)
         elif inbound.deferred:
             self._deferred.append(connection)
+        elif inbound.ahead:
+            inbound.ahead = False
+            if count >= REST_AFTER_BYTES:
+                connection.rest()
         return count
 
     def resume(self, connection: Connection) -> None:
