@@ -152,8 +152,8 @@ class Broker:
         self.reactor.remove(connection.conn)
         self.keepalive.forget(connection)
         del self.connections[connection.cid]
-        if connection.account.clients.pop(connection.cid, None) is not None:
-            connection.account.closed_traffic.add(connection.traffic())
+        connection.account.clients.pop(connection.cid, None)
+        connection.account.closed_traffic.add(connection.traffic())
         self.closed.add(self._snapshot(connection, with_subscriptions=True))
         assert connection.reason is not None
         self.log.debug(f"{connection} - Client connection closed: {connection.reason.value}")

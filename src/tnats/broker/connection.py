@@ -141,6 +141,8 @@ class Connection:
                 if self.outbound.blocked:
                     await self._write_rest()
             await self._linger()
+        except Exception as bug:
+            self.broker.report_bug(bug, self)
         finally:
             self.close(ClosedReason.SERVER_SHUTDOWN)
             self.outbound.flush()
@@ -159,6 +161,7 @@ class Connection:
             self.outbound.discard()
         for subscription in self.subscriptions.values():
             self.account.unsubscribe(subscription)
+            subscription.retire(_NOBODY)
         self.broker.on_closed(self)
         self._wake.set()
 
@@ -396,7 +399,7 @@ class Connection:
         outcome = self._judge(self.options)
         if isinstance(outcome, BcryptCheck):
             outcome = outcome.if_equal  # the password was compared when it was given
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Refused) or (outcome.user is not None and outcome.user.account != self.account.name):
             self.send_error(errors.AUTHORIZATION_VIOLATION)
             return
         self._take_user(outcome)
@@ -589,3 +592,19 @@ class Connection:
 
 
 _NO_CREDENTIALS = Refused(Refusal.AUTHENTICATION, "something other than CONNECT came first")
+
+
+class _Nobody:
+    """Owner of the subscriptions of a client that is gone."""
+
+    outbound = None
+    inbox = None
+
+    def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
+        return False
+
+    def end_subscription(self, subscription: Subscription) -> None:
+        """It has ended already."""
+
+
+_NOBODY = _Nobody()

@@ -76,6 +76,7 @@ cdef class Exchange:
     cdef public Py_ssize_t view_bytes, own_body_bytes, flush_bytes, deliveries_per_feed
     @cython.locals(outbound=Outbound)
     cpdef release_buffer(self)
+    cdef keep_stage(self, bytearray stage, Py_ssize_t capacity)
     @cython.locals(outbound=Outbound, inbox=Inbox, rounds=int, inboxes=list, dirty=list)
     cpdef settle(self)
 
@@ -103,7 +104,6 @@ cdef class Outbound:
     cdef take_stage(self, Py_ssize_t size, bint small)
     cdef seal(self)
     cdef lose_stage(self)
-    @cython.locals(exchange=Exchange)
     cdef drop_stage(self)
     cpdef bint flush(self) except -1
     @cython.locals(queue=list, buffers=list, offered=Py_ssize_t, taken=Py_ssize_t, index=Py_ssize_t, complete=bint, pending=Py_ssize_t)

@@ -124,6 +124,14 @@ class Exchange:
                 outbound.flush()
                 outbound.own()
 
+    def keep_stage(self, stage: bytearray, capacity: int) -> None:
+        """Take an empty stage back."""
+        if capacity == STAGE_BYTES:
+            if len(self.stages) < STAGES_KEPT_MAX:
+                self.stages.append(stage)
+        elif capacity == SMALL_STAGE_BYTES and len(self.small_stages) < SMALL_STAGES_KEPT_MAX:
+            self.small_stages.append(stage)
+
     def settle(self) -> None:
         """Hand internal clients what waits for them, then write every outbound that has something."""
         rounds = 0
@@ -263,7 +271,7 @@ class Outbound:
                 self.take_stage(kept + size, False)
                 append(self.stage, 0, stage, sent, sent + kept)
                 self.used = kept
-                self.exchange.small_stages.append(stage)
+                self.exchange.keep_stage(stage, SMALL_STAGE_BYTES)
         return True
 
     def take_stage(self, size: int, small: bool) -> None:
@@ -293,12 +301,8 @@ class Outbound:
 
     def drop_stage(self) -> None:
         """Give the empty stage back, if there is one."""
-        exchange = self.exchange
-        if self.capacity == STAGE_BYTES:
-            if len(exchange.stages) < STAGES_KEPT_MAX:
-                exchange.stages.append(self.stage)
-        elif self.capacity == SMALL_STAGE_BYTES and len(exchange.small_stages) < SMALL_STAGES_KEPT_MAX:
-            exchange.small_stages.append(self.stage)
+        if self.capacity:
+            self.exchange.keep_stage(self.stage, self.capacity)
         self.lose_stage()
 
     def lose_stage(self) -> None:
@@ -455,6 +459,10 @@ class Subscription:
         self.delivered = 0
         self.outbound: Outbound | None = client.outbound
         self.inbox: Inbox | None = client.inbox
+
+    def retire(self, nobody: SubscriptionOwner) -> None:
+        """Its client is gone: `nobody` stands in, so that a plan not yet rebuilt does not keep the client alive."""
+        self.client = nobody
 
 
 class Target:
@@ -779,7 +787,7 @@ class Inbound(Origin):
                     start = pos + self.start_offset
                     self.owner.on_no_responders(self.plan.subject, data[start : start + self.reply_size])
             pos = stop
-            if work > self.exchange.deliveries_per_feed:
+            if work > self.exchange.deliveries_per_feed and not self.halted:
                 self.deferred = pos < end
                 break
         self.msgs += msgs
@@ -877,7 +885,7 @@ class Inbound(Origin):
     def accept_line(self, data: bytes, start: int, headers: bool) -> bool:
         """Whether the publish just read, with its reply at data[start], is within the limits; if not, we are closed."""
         self.reserved = False
-        if self.reply_size > 4 and data[start + 1] != UPPER_I:  # "_INBOX." is the usual reply, and not reserved
+        if self.reply_size > 3 and data[start + 1] != UPPER_I:  # "_INBOX." is the usual reply, and not reserved
             self.reserved = data[start : start + self.reply_size].startswith(RESERVED_REPLIES)
         if self.size > self.max_payload:
             self.owner.on_payload_too_large(self.size)

@@ -26,7 +26,8 @@ class KeepAlive:
     def __init__(self, broker: Broker, draw: Draw) -> None:
         self._broker = broker
         self._draw = draw
-        self._heap: list[tuple[int, int, Connection]] = []
+        self._heap: list[tuple[int, int]] = []
+        """Moment and cid."""
         self._due_ns: dict[int, int] = {}
         """By cid: the one entry that counts."""
         self._earlier = trio.Event()
@@ -58,20 +59,20 @@ class KeepAlive:
             if not self._heap:
                 await self._earlier.wait()
                 continue
-            due_ns, cid, connection = self._heap[0]
+            due_ns, cid = self._heap[0]
             if due_ns > clock.mono_ns():
                 with clock.deadline(due_ns):
                     await self._earlier.wait()
                 continue
             heapq.heappop(self._heap)
             if self._due_ns.get(cid) == due_ns:
-                self._check(connection, clock.mono_ns())
+                self._check(self._broker.connections[cid], clock.mono_ns())
 
     def _schedule(self, connection: Connection, due_ns: int) -> None:
         self._due_ns[connection.cid] = due_ns
         if not self._heap or due_ns < self._heap[0][0]:
             self._earlier.set()
-        heapq.heappush(self._heap, (due_ns, connection.cid, connection))
+        heapq.heappush(self._heap, (due_ns, connection.cid))
 
     def _check(self, connection: Connection, now_ns: int) -> None:
         options = self._broker.options

@@ -124,6 +124,8 @@ class Reactor:
         except Exception as bug:
             self._broker.report_bug(bug, connection)
             return 0
+        if count < 0:
+            return 0
         if count == 0:
             connection.close(ClosedReason.CLIENT_CLOSED)
         elif inbound.deferred:
