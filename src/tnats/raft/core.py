@@ -85,7 +85,8 @@ class Core:
         self.durable_messages: list[Message] = []
         self.held: deque[tuple[int, list[Message]]] = deque()
         self.hard_changed = True  # the new incarnation must be durable before it speaks
-        self.membership_changed = True  # the second copy is made anew at each start, whatever became of the first
+        # The second copy is made anew at each start, whatever became of the first.
+        self.membership_changed = bool(memberships.current.members)
         self.installed: tuple[SnapshotMeta, bool] | None = None
         self.repairs: list[Rewrite] = []
         self.persist_number = 0

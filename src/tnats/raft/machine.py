@@ -136,7 +136,7 @@ class Machine:
             SnapshotStored: self._snapshot_stored,
             Faulty: self._faulty,
             StorageFailed: self._storage_failed,
-            PeerLost: lambda _: self._wake(),
+            PeerLost: self._peer_lost,
         }
         self._receivers: dict[type, Callable[..., None]] = {
             m.Append: self._append,
@@ -260,6 +260,9 @@ class Machine:
             core.quiescent = False
             self.replication.idle_elapsed = 0
             core.election_elapsed = 0
+
+    def _peer_lost(self, _: PeerLost) -> None:
+        self._wake()
 
     # Messages
 

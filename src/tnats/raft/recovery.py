@@ -252,7 +252,7 @@ class _Recovery:
         copy = self.decode(codec.decode_stored_membership, self.found.membership, "membership")
         chain = [snapshot.membership] if snapshot.membership.members else []
         chain += [config for config in configs if config.index > snapshot.membership.index or not chain]
-        if isinstance(copy, Membership):
+        if isinstance(copy, Membership) and copy.members:
             hidden = any(fault.first <= copy.index <= fault.last for fault in faulty)
             if hidden or not chain or (copy.index < chain[0].index and not snapshot.membership.members):
                 chain.append(copy)

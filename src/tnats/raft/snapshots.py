@@ -144,6 +144,8 @@ class Snapshots:
     def _is_needed(self, meta: SnapshotMeta) -> bool:
         """News, or a cure for what cannot be read here."""
         log = self.core.log
+        if meta.index <= log.snapshot.index:
+            return False
         if meta.index > log.commit or meta.index > log.last_index:
             return True
         return any(fault.first <= meta.index for fault in log.faulty)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import attrs
-
 from tests.properties.raft.disk import Disk
 from tests.properties.raft.schedules import Swarm
 from tests.properties.raft.world import Host, World, decode_state
+
 from tnats.raft import recovery
 from tnats.raft.core import Core
 from tnats.raft.effects import Input, Load, Loaded, Persist, Persisted, ReadReady, SnapshotStored, SnapshotWrite
@@ -29,7 +29,6 @@ from tnats.raft.recovery import Found, Restored
 from tnats.raft.relearn import Relearning
 from tnats.raft.repair import Repair
 from tnats.raft.replication import Replication
-from tnats.raft.snapshots import Snapshots
 
 Patch = tuple[object, str, object]
 

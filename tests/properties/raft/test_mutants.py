@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.properties.raft.mutants import MUTANTS, Mutant
 from tests.properties.raft.schedules import run_schedule
+
 from tnats.errors import InvariantBroken
 
 

@@ -10,9 +10,9 @@ import os
 import random
 
 import pytest
-
 from tests.properties.raft.schedules import Swarm, run_schedule
 from tests.properties.raft.world import World
+
 from tnats.errors import InvariantBroken
 
 COUNT = int(os.environ.get("TNATS_RAFT_SCHEDULES", "500"))

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 
 import attrs
-
 from tests.properties.raft.checkers import Checkers
 from tests.properties.raft.disk import Disk, digest_of
+
 from tnats.raft.effects import (
     Applied,
     Compact,
