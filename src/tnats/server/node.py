@@ -169,6 +169,7 @@ class Node:
     def _make_broker(self, listener: Listener) -> None:
         told = translate.broker_options(self.options, self.server_id, listener.address)
         self.broker = broker = TracedBroker(self.runtime, told, translate.authenticator(self.options), self.log)
+        broker.account()  # the global account is there from the start
         broker.update_info(tnats=__version__)
         broker.tracer = self._tracer = Tracer(broker, self.log)
         broker.observers.append(self._tracer)
