@@ -12,8 +12,9 @@ from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
+from tnats.runtime.sim.disk_faults import damage_tail, restore_chunks, save_chunks
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import StoreRefused
+from tnats.storage.errors import DataDamaged, StoreRefused
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
@@ -260,3 +261,118 @@ def test_a_missing_journal_fails_the_health_check() -> None:
                 assert stream.log.index.last == 4 + MISSING_PART_BYTES // ENTRY_SIZE_MIN + 1 + _
 
     run(test)
+
+
+# ------------------------------------------------------------------ damage of every kind
+
+
+async def used_store(rng: random.Random, images: list[DiskImage]) -> tuple[SimDrive, Expected, dict[str, int]]:
+    """A store with a history: what its streams hold, and the highest sequence that each ever used."""
+    drive = SimDrive(random.Random(5))
+    expected: Expected = {"a": {}, "b": {}}
+    highest = {"a": 0, "b": 0}
+    for life in range(2):
+        async with store_on(drive, seed=20 + life) as store:
+            streams = {name: await open_and_replay(store, name) for name in expected}
+            for _ in range(rng.randrange(20, 60)):
+                name = rng.choice(("a", "b"))
+                stream, live = streams[name], expected[name]
+                if live and rng.random() < 0.3:
+                    victim = rng.choice(list(live))
+                    del live[victim]
+                    await propose(stream, b"-%d" % victim)
+                else:
+                    highest[name] = sequence = stream.log.index.last + 1
+                    live[sequence] = b"%s%d" % (name.encode(), sequence) * rng.choice((1, 50, 300))
+                    await propose(stream, b"%d %s" % (sequence, live[sequence]))
+                if rng.random() < 0.1:
+                    await stream.checkpoint(store.journal)
+                if rng.random() < 0.1:
+                    images.append(drive.image.clone())
+    return drive, expected, highest
+
+
+def harm(image: DiskImage, images: list[DiskImage], rng: random.Random) -> str:
+    """One fault of the catalogue, done to a drawn file of the journal or of a stream."""
+    paths = [path for path in image.walk("/data/tnats") if path.endswith((".part", ".seg"))]
+    path, other = rng.choice(paths), rng.choice(paths)
+    content = image.content(path)
+    live = [offset for offset, byte in enumerate(content) if byte]
+    if not live:
+        return f"nothing {path}"
+    kind = rng.choice(("bits", "bytes", "block", "tail", "stale", "swap", "copy", "misdirect", "remove", "empty"))
+    if kind == "bits":
+        for offset in rng.sample(live, min(2, len(live))):
+            image.overwrite(path, bytes([content[offset] ^ 1 << rng.randrange(8)]), offset)
+    elif kind == "bytes":
+        image.overwrite(path, rng.randbytes(rng.choice((4, 600, 5000))), rng.choice(live))
+    elif kind == "block":
+        size = rng.choice((512, 4096))
+        image.overwrite(path, bytes(size), rng.choice(live) // size * size)
+    elif kind == "tail":
+        damage_tail(image, path, rng)
+    elif kind == "stale":
+        old = rng.choice(images)
+        if old.is_file(path):
+            restore_chunks(image, path, save_chunks(old, path, rng))
+    elif kind == "swap":
+        image.swap(path, other)
+    elif kind == "copy":
+        image.duplicate(other, path)
+    elif kind == "misdirect":
+        image.overwrite(path, image.content(other)[8192:][: rng.choice((100, 4096))], rng.choice(live) // 8 * 8)
+    elif kind == "remove":
+        image.remove(path)
+    else:
+        image.cut(path, 0)
+    return f"{kind} {path} {other}"
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 60))])
+def test_damage_of_any_kind_is_never_silent(seed: int) -> None:
+    """Nothing false is served, what is missing is named or alarmed, and no sequence is used twice, twice over."""
+
+    async def test() -> None:
+        rng = random.Random(seed)
+        images: list[DiskImage] = []
+        original, expected, highest = await used_store(rng, images)
+        for _ in range(40):
+            drive = SimDrive(random.Random(5))
+            drive.image = original.image.clone()
+            harms = [harm(drive.image, images, rng) for _ in range(rng.choice((1, 1, 2, 4)))]
+            for life in range(2):
+                async with store_on(drive, seed=30 + life, boot_id=f"{life}") as store:
+                    for name in expected:
+                        stream = await store.open_stream(name)
+                        for entry in await stream.commit.replay():
+                            if entry.body is None:
+                                stream.log.index.extend(stream.log.index.last + entry.index - stream.applied)
+                                stream.applied = entry.index
+                            else:
+                                await apply(stream, entry.index, bytes(entry.body))
+                        stream.log.end_recovery()
+                        found = await readable(stream)
+                        alarmed = bool(store.health())
+                        for sequence, payload in found.items():
+                            if sequence <= highest[name]:
+                                assert payload == expected[name].get(sequence, payload), (harms, name, sequence)
+                                assert sequence in expected[name] or alarmed, (harms, name, sequence)
+                        if not expected[name].keys() <= found.keys():
+                            assert alarmed, (harms, name)
+                        assert stream.log.index.last >= highest[name], (harms, name)
+                        await propose(stream, b"%d new" % (stream.log.index.last + 1))
+
+    run(test)
+
+
+async def readable(stream: OpenStream) -> dict[int, bytes]:
+    """What can be read."""
+    found = {}
+    sequence = stream.log.index.next_live(0)
+    while sequence:
+        try:
+            found[sequence] = (await stream.log.load(sequence)).payload
+        except DataDamaged:
+            pass
+        sequence = stream.log.index.next_live(sequence + 1)
+    return found

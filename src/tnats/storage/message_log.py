@@ -88,7 +88,7 @@ class MessageLog(Protocol):
         """The first live sequence whose message is not older than `time_ns`; 0 when there is none."""
 
     async def checkpoint(self) -> bytes:
-        """Make everything durable; returns a note to be stored durably before `release`.
+        """Make everything durable; returns a note to be stored durably before `release`. One at a time, with `release`.
 
         Raises StoreFull, StoreFrozen.
         """

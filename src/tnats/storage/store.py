@@ -21,7 +21,7 @@ by their owners, and writes forward what ownerless groups still need.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import attrs
 import trio
@@ -34,7 +34,7 @@ from tnats.storage.journal import Journal, JournalOptions, open_journal
 from tnats.storage.record import Finding, alarms
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
-from tnats.storage.stream_log import StreamLog, StreamLogOptions
+from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 
 IDENTITY = 4
@@ -60,13 +60,16 @@ class OpenStream:
     applied: int
     """Index of the last entry applied to `log`: kept up by the owner."""
 
+    _checkpointing: trio.Lock = attrs.field(factory=trio.Lock)
+
     async def checkpoint(self, journal: Journal) -> None:
         """Let the journal forget what is applied. Raises StorageError."""
-        applied = self.applied
-        await journal.flush()
-        note = await self.log.checkpoint()
-        if applied > self.commit.floor:
-            await self.commit.checkpointed(applied, note).wait()
+        async with self._checkpointing:  # the owner and the store may both want one
+            applied = self.applied
+            await journal.flush()
+            note = await self.log.checkpoint()
+            if applied > self.commit.floor:
+                await self.commit.checkpointed(applied, note).wait()
             await self.log.release()
 
 
@@ -96,6 +99,7 @@ class Store:
         """Counts the starts of this store."""
         self._findings: list[Finding] = []
         self._streams: dict[str, OpenStream] = {}
+        self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
         self._adopted: set[str] = set()
         self._boot_id = ""
         self.journal: Journal
@@ -136,7 +140,7 @@ class Store:
             name=name,
             store_id=self.store_id,
             options=self._options.streams,
-            note=commit.note,
+            note=commit.note[: NOTE.size],
             first_sequence=None if name in self._adopted else first_sequence,
         )
         if name in self._adopted:
@@ -144,6 +148,17 @@ class Store:
             log.index.extend(log.index.last + MISSING_PART_BYTES // ENTRY_SIZE_MIN)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
         return stream
+
+    def own(self, name: str, checkpoint: Callable[[], Awaitable[None]]) -> None:
+        """Have `checkpoint` called, instead of anything else, when the group `name` holds back a part of the journal.
+
+        It raises the group's floor over what it has applied. Raises StorageError.
+        """
+        self._owners[name] = checkpoint
+
+    def disown(self, name: str) -> None:
+        """The group is gone, or going."""
+        self._owners.pop(name, None)
 
     def _directory(self, number: int) -> str:
         return f"{self._root}/streams/{number:010d}"
@@ -195,8 +210,11 @@ class Store:
         while journal.old_parts:
             part = journal.old_parts[0]
             for group in journal.needing(part):
+                owner = self._owners.get(group.name)
                 stream = self._streams.get(group.name)
-                if stream is not None:
+                if owner is not None:
+                    await owner()
+                elif stream is not None:
                     await stream.checkpoint(journal)
             for group in journal.needing(part):
                 await journal.write_forward(group, part)

@@ -113,22 +113,33 @@ class StreamLog:
         self._writing = trio.Lock()
         self.holes: list[tuple[str, int, int]] = []
         """(path, start, end) of what was neither record nor empty when the log was opened."""
+        self.noted = (0, 0)
+        """Last sequence and number of messages at the last checkpoint: there cannot be more now."""
         self.foreign: list[str] = []
         """Files whose header names another place: kept aside whatever they turn out to be."""
-        self._unreadable: list[str] = []
-        """Segments without a readable header."""
 
     def end_recovery(self) -> None:
         """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
         lost = self.index.absent(self.index.start, self.index.last, LOST)
-        kind = "damaged" if lost else "torn"
-        self.findings += [Finding(kind, path, start, end, group=self.name) for path, start, end in self.holes]
-        self.findings += [Finding(kind, path, group=self.name, text="header unreadable") for path in self._unreadable]
-        self.findings += [
+        found = [
+            Finding("damaged" if lost else "torn", path, start, end, group=self.name) for path, start, end in self.holes
+        ]
+        for each in self.segments.values():
+            if each.path in self.foreign:
+                kind = "foreign" if lost else "torn"
+                found.append(Finding(kind, each.path, group=self.name, text="belongs to another store or place"))
+            elif not lost:
+                each.is_damaged = False
+        found += [
             Finding("lost", self.directory, first, last + 1, group=self.name, text="messages") for first, last in lost
         ]
+        noted_last, noted_messages = self.noted
+        surplus = self.index.messages - self.index.count(None, noted_last + 1) - noted_messages
+        if surplus > 0:
+            text = f"{surplus} removed messages stand here again: an old state of a file"
+            found.append(Finding("damaged", self.directory, group=self.name, text=text))
+        self.findings += found
         self.holes.clear()
-        self._unreadable.clear()
 
     # -------------------------------------------------------------- storing
 

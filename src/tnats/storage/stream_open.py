@@ -55,7 +55,8 @@ class _Opening:
         start = first_sequence or 1
         last = start - 1
         if note:
-            start, last, _, _ = NOTE.unpack(note)
+            start, last, messages, _ = NOTE.unpack(note)
+            log.noted = (last, messages)
         log.index = MessageIndex(start)
         for entry in reversed(await self.disk.list(log.directory)):
             path = f"{log.directory}/{entry.name}"
