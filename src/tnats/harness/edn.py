@@ -46,7 +46,7 @@ def write(value: Any) -> str:
     raise TypeError(f"no EDN for {type(value).__name__}")
 
 
-TOKEN = re.compile(r'[\s,]*(?:;[^\n]*[\s,]*)*("(?:[^"\\]|\\.)*"|#\{|[\[\](){}]|[^\s,"\[\](){};]+)')
+TOKEN = re.compile(r'[\s,]*+(?:;[^\n]*+[\s,]*+)*+("(?:[^"\\]|\\.)*"|#\{|[\[\](){}]|[^\s,"\[\](){};]+)')
 INTEGER = re.compile(r"[+-]?\d+N?\Z")
 CLOSING = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 

@@ -1,0 +1,110 @@
+"""The contract: which losses are excused, and which clause the others break."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.harness.test_checkers import GOOD, evidence, replica
+
+from tnats.harness import checkers
+from tnats.harness.checkers.evidence import Evidence
+from tnats.harness.contract import CLAUSE_OF, CLAUSES, Observed, PowerLoss, judge
+from tnats.harness.findings import Expect, Variant
+
+LONG_NS = 3600 * 1_000_000_000
+
+
+def variant(expect: Expect) -> Variant:
+    return Variant("v", "", "queue", "directory", expect, 0, (), sync_interval="10s")
+
+
+def broken(expect: Expect, found: Evidence, observed: Observed | None = None) -> list[str]:
+    """The clauses that are broken, each once."""
+    results = [check(found) for check in checkers.STREAM]
+    judgement = judge(variant(expect), found, results, observed or Observed())
+    assert (judgement.verdict == "broken") == bool(judgement.broken)
+    return sorted({clause for clause, _ in judgement.broken})
+
+
+def without_tail() -> Evidence:
+    return evidence(GOOD, n1={1: "0-0", 2: "0-1"})
+
+
+def test_every_clause_that_checkers_point_to_exists() -> None:
+    """No dangling reference."""
+    assert set(CLAUSE_OF.values()) <= set(CLAUSES)
+
+
+@pytest.mark.parametrize("expect", ["S", "W", "H"])
+def test_a_correct_run_keeps_the_contract(expect: Expect) -> None:
+    """Whatever would have been excused."""
+    assert broken(expect, evidence(GOOD)) == []
+
+
+def test_loss_is_a_broken_promise_where_none_is_excused() -> None:
+    """K1 without a power loss, K2 with one."""
+    assert broken("S", without_tail()) == ["K1"]
+    assert broken("S", without_tail(), Observed(power_losses=[PowerLoss(LONG_NS, LONG_NS)])) == ["K2"]
+
+
+def test_loss_inside_the_window_is_excused_only_when_reported() -> None:
+    """A suffix, young enough, before a power loss: kept if the health check tells of it, K3 if it says ok."""
+    observed = Observed(power_losses=[PowerLoss(9_000, 100_000)])
+    assert broken("W", without_tail(), observed) == ["K3"]
+    reported = without_tail()
+    reported.replicas[0].health = "503 lost sequences 3 to 4"
+    assert broken("W", reported, observed) == []
+
+
+def test_loss_that_is_too_old_or_no_suffix_breaks_the_window() -> None:
+    """Even if reported."""
+    old = without_tail()
+    old.replicas[0].health = "503 lost"
+    assert broken("W", old, Observed(power_losses=[PowerLoss(LONG_NS, LONG_NS)])) == ["K3"]
+    hole = evidence(GOOD, n1={1: "0-0", 4: "0-3"})
+    hole.replicas[0].health = "503 lost"
+    assert "K3" in broken("W", hole, Observed(power_losses=[PowerLoss(9_000, 100_000)]))
+
+
+def test_loss_without_a_power_loss_breaks_k1_in_the_window_too() -> None:
+    """A window needs a power loss."""
+    reported = without_tail()
+    reported.replicas[0].health = "503 lost"
+    assert broken("W", reported) == ["K1"]
+
+
+def test_damage_must_be_answered_with_an_error_and_show_in_the_health_check() -> None:
+    """As if it had never been: K5. An error for each and a failing health check: kept, if nothing else is missing."""
+    assert broken("H", without_tail()) == ["K5"]
+    honest = without_tail()
+    honest.replicas[0].missing = {3: "damaged (500)", 4: "damaged (500)"}
+    assert broken("H", honest) == ["K5"], "the health check says ok"
+    honest.replicas[0].health = "503 damaged: 3-4"
+    assert broken("H", honest) == []
+
+
+def test_an_honest_hole_is_no_gap() -> None:
+    """A damaged record in the middle, answered with an error: nothing else objects."""
+    honest = evidence(GOOD, n1={1: "0-0", 2: "0-1", 4: "0-3"})
+    honest.replicas[0].missing = {3: "damaged (500)"}
+    honest.replicas[0].health = "503 damaged: 3"
+    assert broken("H", honest) == []
+
+
+def test_service_and_stream_must_come_back() -> None:
+    """K8 for a server that stays away, K6 for a stream that nobody deleted."""
+    assert broken("S", evidence(GOOD), Observed(unavailable="it ended")) == ["K8"]
+    assert broken("S", evidence(GOOD), Observed(stream_gone=True)) == ["K6"]
+
+
+def test_a_volatile_acknowledgement_breaks_k2_without_any_crash() -> None:
+    """Where nothing may be lost; in a lazy variant it is only told."""
+    observed = Observed(audited_count=5, audited_volatile_count=2)
+    assert broken("S", evidence(GOOD), observed) == ["K2"]
+    assert broken("W", evidence(GOOD), observed) == []
+
+
+def test_divergence_is_judged_whatever_is_excused() -> None:
+    """Two replicas with different content at one sequence."""
+    split = evidence(GOOD, n1=GOOD)
+    split.replicas.append(replica("n2", {**GOOD, 2: "9-9"}))
+    assert broken("H", split) == ["K4", "K5", "K8"]

@@ -1,0 +1,95 @@
+"""The scenario files of this repository, and what is said of files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tnats.harness.findings import FindingError, parse_finding
+from tnats.harness.real.finding_files import load, load_findings
+from tnats.harness.real.stores import FILE_CLASSES, matches
+
+DIRECTORY = Path(__file__).parents[3] / "jepsen"
+
+TEXT = """
+id = "F0"
+title = "t"
+reference = "r"
+affected = "a"
+nodes = 1
+seen_by_jepsen = "s"
+
+[profile.short]
+worker_count = 1
+rate_per_s = 1
+quiet_s = 0
+duration_s = 1
+time_scale = 1
+timeout_s = 1
+
+[[variant]]
+name = "v"
+text = "x"
+row = 1
+expect = "S"
+faults = ["at 1s P_KILL"]
+"""
+
+
+def test_every_finding_is_there_with_both_profiles() -> None:
+    """F1 to F6, each with a short and a real profile, variants of distinct names, and faults on file classes that
+    exist."""
+    findings = load_findings(str(DIRECTORY))
+    assert [finding.id for finding in findings] == ["F1", "F2", "F3", "F4", "F5", "F6"]
+    for finding in findings:
+        assert set(finding.profiles) == {"short", "real"}
+        names = [variant.name for variant in finding.variants]
+        assert len(set(names)) == len(names)
+        for fault in (fault for variant in finding.variants for fault in variant.faults):
+            assert fault.word("files", "any") in FILE_CLASSES
+
+
+def test_only_power_loss_needs_the_fault_file_system() -> None:
+    """A variant with D_POWER stands on it; others do without, so that they run where FUSE is missing."""
+    for finding in load_findings(str(DIRECTORY)):
+        for variant in finding.variants:
+            needs = any(fault.kind == "D_POWER" for fault in variant.faults)
+            assert needs == (variant.store == "faultfs"), f"{finding.id} {variant.name}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('id = "F0"', "", "id"),
+        ('id = "F0"', 'id = "F0"\nidd = 1', "idd"),
+        ("quiet_s = 0", "", "quiet_s"),
+        ('expect = "S"', 'expect = "X"', "expect is one of S, W, H"),
+        ("at 1s P_KILL", "at 1s P_KIL", "unknown kind P_KIL"),
+        ('name = "v"', 'name = "v', "line"),
+        ("[[variant]]", "[[varian]]", "variant"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name_and_reason(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    """The whole is right before, and one line names file and fault after."""
+    assert parse_finding(TEXT).id == "F0"
+    path = tmp_path / "f0.toml"
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(FindingError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "file_class"),
+    [
+        ("/x/jetstream/$G/streams/jepsen-stream/msgs/1.blk", "block"),
+        ("/x/jetstream/$SYS/_js_/_meta_/msgs/1.blk", "wal"),
+        ("/x/jetstream/$SYS/_js_/_meta_/snapshots/snap.3.17", "snapshot"),
+        ("/x/jetstream/$G/streams/jepsen-stream/msgs/index.db", "index"),
+    ],
+)
+def test_files_of_nats_server_fall_into_one_class(path: str, file_class: str) -> None:
+    """Blocks of streams and of Raft logs have the same name and are told apart by their folder."""
+    assert [name for name in FILE_CLASSES if name != "any" and matches(path, name)] == [file_class]
