@@ -114,7 +114,8 @@ BUFFERS_PER_WRITE_MAX = 128
 """Entries of one vectored write."""
 
 DELIVERIES_PER_FEED_MAX = 65_536
-"""After so many deliveries for one connection the others get their turn (a few milliseconds, compiled)."""
+"""After so many deliveries (or as much other work) for one connection the others get their turn: a few milliseconds
+of deliveries, some tens of milliseconds of subscriptions."""
 
 CONTROL_LINE_BYTES_MAX = 128 * KIB
 """A larger `max_control_line` is cut down to this: half the read buffer, so that a line always fits."""
@@ -250,3 +251,26 @@ CONSUMER_DELIVERIES_PER_PASS_MAX = 500
 
 CONSUMER_HELD_MSGS_MAX = 10_000
 """Messages that a bound per subject may hold back before the consumer stops looking further ahead."""
+
+# ------------------------------------------------------------------ jetstream: services
+
+SHOWN_PLANS_MAX = 1024
+"""Ways to a subscriber that one internal client remembers, by target and shown subject."""
+
+STREAM_UNWRITTEN_BYTES_MAX = 8 * MIB
+"""Stored messages of one stream that wait in memory for their segment file; they are in the journal already."""
+
+STREAM_NOTE_BYTES_MAX = 16 * KIB
+"""State of a stream that is kept in the journal's own checkpoint record; larger ones get a snapshot file."""
+
+STREAM_FULL_PAUSE_NS = SECOND_NS
+"""A stream that found no space refuses publishes for so long before it tries again."""
+
+CONSUMER_OPS_UNWRITTEN_MAX = 1000
+"""Deliveries and acks of one consumer that may wait for its log, when nobody waits for their confirmation."""
+
+CONSUMER_OPS_DELAY_NS = 250_000_000
+"""...and how long: what a crash makes a consumer deliver again."""
+
+JETSTREAM_CLOSE_NS_MAX = 20 * SECOND_NS
+"""What an orderly end may take for checkpoints; the journal has everything anyway."""

@@ -8,6 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 cdef Py_ssize_t BEHIND_BYTES, BUFFERS_PER_WRITE_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
 cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX
+cdef Py_ssize_t SLOW_WORK
 cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
 cdef bytes PUB, HPUB
 cdef bytearray NO_STAGE
@@ -217,7 +218,7 @@ cdef class Inbound(Origin):
     @cython.locals(
         data="const unsigned char *", line=bytes, line_size=Py_ssize_t, msgs="long long", total="long long",
         pos=Py_ssize_t, need=Py_ssize_t, first=Py_ssize_t, end_of_line=Py_ssize_t, publish=bint, size=Py_ssize_t,
-        stop=Py_ssize_t, start=Py_ssize_t, work=Py_ssize_t, delivered=Py_ssize_t
+        stop=Py_ssize_t, start=Py_ssize_t, work=Py_ssize_t, work_max=Py_ssize_t, delivered=Py_ssize_t
     )
     cpdef feed(self, bytearray buffer, Py_ssize_t end)
     @cython.locals(body=bytearray)
@@ -230,7 +231,7 @@ cdef class Inbound(Origin):
     cdef bint read_shape(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bint headers) except -1
     cdef bint read_other(self, bytes line) except -1
     cdef bint accept_line(self, const unsigned char *data, Py_ssize_t start, bint headers) except -1
-    @cython.locals(plan=Plan, known=dict)
+    @cython.locals(plan=Plan, known=dict, work=Py_ssize_t)
     cdef Py_ssize_t publish_first(
         self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t first, Py_ssize_t stop, bytearray buffer
     ) except -1

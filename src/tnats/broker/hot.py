@@ -74,6 +74,9 @@ STALE_EPOCH = -1
 RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")
 """Beginnings of reply subjects that clients may not publish with: service imports, JetStream acks, gateways."""
 
+SLOW_WORK = 16
+"""A control line or a subject not known yet takes as long as so many deliveries."""
+
 NO_STAGE = bytearray()
 
 UPPER_C = 67
@@ -664,7 +667,7 @@ class Inbound(Origin):
         self.locked = False
         """Nothing but CONNECT is allowed."""
         self.deferred = False
-        """Much has been delivered for this connection: others come first, then `resume`."""
+        """Much has been done for this connection: others come first, then `resume`."""
         self.max_payload = 0
         self.max_control_line = 0
         self.tail = b""
@@ -748,7 +751,8 @@ class Inbound(Origin):
         work = 0
         pos = 0
         need = 0
-        while pos < end and not self.halted:
+        work_max = self.exchange.deliveries_per_feed
+        while pos < end and not self.halted and work <= work_max:
             if line_size and begins(data, pos, end, line, line_size):
                 first = pos + line_size
             else:
@@ -761,6 +765,7 @@ class Inbound(Origin):
                 line_size = len(line)
                 if not publish:
                     pos = first
+                    work += SLOW_WORK
                     continue
             size = self.size
             stop = first + size + 2
@@ -787,9 +792,8 @@ class Inbound(Origin):
                     start = pos + self.start_offset
                     self.owner.on_no_responders(self.plan.subject, data[start : start + self.reply_size])
             pos = stop
-            if work > self.exchange.deliveries_per_feed and not self.halted:
-                self.deferred = pos < end
-                break
+        else:
+            self.deferred = pos < end and not self.halted
         self.msgs += msgs
         self.bytes += total
         self.keep(data, pos, end, need)
@@ -896,24 +900,26 @@ class Inbound(Origin):
         return True
 
     def publish_first(self, data: bytes, pos: int, first: int, stop: int, buffer: bytearray) -> int:
-        """Publish on a subject whose plan is not at hand; keep the plan if that may be done."""
+        """Publish on a subject whose plan is not at hand, and keep the plan if that may be done; the work it was."""
         known = self.known
         plan = known.get(self.subject) if known is not None else None
+        self.fickle = False
+        work = 0
         if plan is None:
-            self.fickle = False
+            work = SLOW_WORK
             plan = self.owner.find_plan(self.subject)
             if known is not None and plan.kept and not self.fickle:
                 if len(known) >= PLANS_MAX:
                     known.clear()
                 known[self.subject] = plan
         if self.irregular:
-            return self.publish_bytes(plan, self.irregular + data[first:stop])
+            return work + self.publish_bytes(plan, self.irregular + data[first:stop])
         if plan.kept and not self.fickle:
             self.plan = plan
             self.prefix = data[pos : pos + self.start_offset]
         else:
             self.line = b""
-        return self.publish_checked(plan, data, pos + self.start_offset, stop, buffer)
+        return work + self.publish_checked(plan, data, pos + self.start_offset, stop, buffer)
 
     def publish_bytes(self, plan: Plan, tail: bytes) -> int:
         """Publish with `tail` standing in for what was received."""

@@ -8,16 +8,18 @@ soon as the current task lets go).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tnats.broker.account import Account
-from tnats.broker.hot import Exchange, Inbox, Message, Origin, Subscription
+from tnats.broker.hot import Exchange, Inbox, Message, Origin, Plan, Subscription, Target
+from tnats.broker.plan import shown_plan
+from tnats.limits import SHOWN_PLANS_MAX
 
 
 class InternalClient:
     """See the module's text. A `SubscriptionOwner`."""
 
-    __slots__ = ("_next_sid", "account", "inbox", "name", "origin", "outbound", "subscriptions")
+    __slots__ = ("_next_sid", "_shown", "account", "inbox", "name", "origin", "outbound", "subscriptions")
 
     def __init__(
         self, exchange: Exchange, account: Account, name: str, deliver: Callable[[list[Message]], None], *, echo: bool
@@ -31,6 +33,7 @@ class InternalClient:
         self.inbox = Inbox(exchange, self.origin, deliver)
         self.subscriptions: dict[bytes, Subscription] = {}
         self._next_sid = 0
+        self._shown: dict[tuple[bytes, bytes], tuple[list[Target], list[list[Target]], Plan]] = {}
 
     def subscribe(self, subject: bytes, queue: bytes | None = None) -> Subscription:
         """Subscribe to a valid pattern. `Message.subscription` tells by which one a message came."""
@@ -52,6 +55,33 @@ class InternalClient:
         """Publish, with a raw header block or none; how many subscribers it reached."""
         plan = self.account.plans.find(subject)
         return self.origin.publish(plan, reply, len(headers), headers + payload if headers else payload)
+
+    def publish_all(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        """Publish (subject, payload) pairs in order."""
+        find, publish = self.account.plans.find, self.origin.publish
+        last, plan = b"", None
+        for subject, payload in messages:
+            if plan is None or subject != last:
+                plan, last = find(subject), subject
+            publish(plan, b"", 0, payload)
+
+    def send(self, target: bytes, subject: bytes, payload: bytes, *, reply: bytes, headers: bytes) -> int:
+        """Publish to the subscribers of `target` a message that shows `subject` as its own; how many it reached."""
+        plan = self._shown_plan(target, subject)
+        return self.origin.publish(plan, reply, len(headers), headers + payload if headers else payload)
+
+    def _shown_plan(self, target: bytes, subject: bytes) -> Plan:
+        plans = self.account.plans
+        base = plans.find(target)
+        if base.epoch != base.cell.number:
+            plans.refresh(base)
+        key = (target, subject)
+        known = self._shown.get(key)
+        if known is None or known[0] is not base.targets or known[1] is not base.groups:
+            if len(self._shown) >= SHOWN_PLANS_MAX:
+                self._shown.clear()
+            known = self._shown[key] = (base.targets, base.groups, shown_plan(base, subject))
+        return known[2]
 
     def close(self) -> None:
         """Unsubscribe from everything."""

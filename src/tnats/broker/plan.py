@@ -140,3 +140,13 @@ def special_plan(subject: bytes, special: Denied | Nowhere) -> Plan:
     plan = Plan(subject, Epoch(), _UNCHANGING)
     plan.special = special
     return plan
+
+
+def shown_plan(base: Plan, subject: bytes) -> Plan:
+    """A plan that goes where `base`, which is current, goes now, and shows `subject` to subscribers."""
+    plan = Plan(base.subject, Epoch(), _UNCHANGING)
+    plan.epoch = plan.cell.number
+    plan.targets = [Target(target.subscription, subject) for target in base.targets]
+    plan.groups = [[Target(target.subscription, subject) for target in group] for group in base.groups]
+    plan.special = base.special
+    return plan
