@@ -1,0 +1,175 @@
+"""Real processes: nothing outlives a run, however it ends, and what cannot run says so in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tnats.__main__ import main
+from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.processes import ServerProcess
+from tnats.harness.real.stores import DirectoryStore, missing_for_mount
+from tnats.harness.real.targets import Target, find_target
+from tnats.harness.real.warden import remaining
+from tnats.harness.real.workplace import open_workplace
+from tnats.runtime.live import live_runtime
+
+SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
+
+HOLDER = """
+import os, subprocess, sys, trio
+from tnats.harness.real.stores import missing_for_mount, open_fault_fs
+from tnats.harness.real.workplace import open_workplace
+
+async def main():
+    async with open_workplace() as workplace:
+        process = await workplace.start([sys.executable, "-c", "import time; time.sleep(60)"],
+                                        log=workplace.directory / "log")
+        if missing_for_mount() is None:
+            async with open_fault_fs(workplace, 1, names="posix", write_back_s=0) as store:
+                print(process.pid, workplace.directory, store.path, flush=True)
+                await trio.sleep_forever()
+        print(process.pid, workplace.directory, "-", flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_gone(pid: int, directory: Path) -> None:
+    """Within a few seconds the process, the directory and the mount beneath it are gone."""
+    deadline = time.monotonic() + 15
+    while is_alive(pid) or directory.exists():
+        assert time.monotonic() < deadline, f"left behind: process {is_alive(pid)}, directory {directory.exists()}"
+        time.sleep(0.02)
+    assert str(directory) not in Path("/proc/self/mounts").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_a_harness_that_is_killed(number: signal.Signals) -> None:
+    """Neither its processes nor its mount nor its directory: by its own doing on Ctrl-C, by the warden on SIGKILL."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        pid, directory, _ = holder.stdout.readline().split()
+        assert is_alive(int(pid))
+        holder.send_signal(number)
+        holder.wait(15)
+    wait_gone(int(pid), Path(directory))
+
+
+async def test_a_workplace_ends_what_it_started() -> None:
+    """Also what is stopped, also after an error; with `keep` the directory stays."""
+    pids = []
+    with pytest.raises(ZeroDivisionError):
+        async with open_workplace(keep=True) as workplace:
+            for _ in range(2):
+                process = await workplace.start(SLEEPER, log=workplace.directory / "log")
+                pids.append(process.pid)
+            os.kill(pids[0], signal.SIGSTOP)
+            raise ZeroDivisionError
+    assert not any(is_alive(pid) for pid in pids)
+    assert (workplace.directory / "log").exists()
+    (workplace.directory / "log").unlink()
+    workplace.directory.rmdir()
+
+
+def test_the_warden_clears_what_was_not_taken_back() -> None:
+    """Newest first, each once."""
+    lines = ["directory /d", "pid 1", "pid 2", "gone pid 1", "mount /d/m", "pid 3", "gone mount /d/m"]
+    assert remaining(lines) == [("pid", "3"), ("pid", "2"), ("directory", "/d")]
+
+
+async def test_a_server_that_ends_at_once_is_reported_with_its_last_word() -> None:
+    """One line with the end of its log."""
+    program = (sys.executable, "-c", "raise SystemExit('cannot bind: no luck')")
+    async with open_workplace() as workplace:
+        server = ServerProcess(live_runtime(), workplace, Target("t", program), "n1", workplace.directory, None)
+        with pytest.raises(
+            CouldNotRun, match="t did not start: ended at once; its log ends with: cannot bind: no luck"
+        ):
+            await server.start()
+        assert not server.is_running
+
+
+async def test_damage_to_real_files(tmp_path: Path) -> None:
+    """As many bits as asked for, no more; a cut of the size that is told."""
+    folder = tmp_path / "streams/s/msgs"
+    folder.mkdir(parents=True)
+    (folder / "1.blk").write_bytes(bytes(1000))
+    rng = live_runtime().chance.rng("test")
+    store = DirectoryStore(tmp_path, rng)
+    ((path, size),) = await store.files("block")
+    assert size == 1000
+    await store.flip(path, 2)
+    assert sum(byte.bit_count() for byte in (folder / "1.blk").read_bytes()) == 2
+    cut = await store.truncate(path)
+    assert (folder / "1.blk").stat().st_size == 1000 - cut
+    with pytest.raises(CouldNotRun, match="fault file system"):
+        await store.power_loss("strict")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("redis", "use tnats, nats-server"), ("nats-server==x", "use tnats"), ("./no-such-program", "no such program")],
+)
+async def test_targets_that_are_none(text: str, reason: str) -> None:
+    """One line, before anything is started or fetched."""
+    with pytest.raises(CouldNotRun, match=reason) as caught:
+        await find_target(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["run", "F9", "--target", "tnats"], "unknown finding 'F9'; known: F1, F2, F3, F4, F5, F6"),
+        (["run", "F3", "--target", "tnats"], "F3 needs a cluster of 5 nodes"),
+        (["run", "F2", "--target", "tnats", "--variant", "x"], "no variant 'x'"),
+        (["run", "F2", "--target", "tnats", "--profile", "x"], "no profile 'x'"),
+        (["run", "F2", "--target", "./x"], "no such program"),
+        (["run", "F2", "--target", "/bin/false", "--variant", "bitflip-kill"], "did not start: ended at once"),
+        (["list", "--dir", "/nowhere"], "no such directory"),
+    ],
+)
+def test_what_cannot_run_exits_with_2_and_one_line(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown names, clusters, programs that do not start: never a trace, never 0 or 1."""
+    assert main(["jepsen", *arguments]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tnats jepsen: ")]
+    assert len(lines) == 1
+    assert reason in lines[0]
+
+
+def test_the_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what each needs."""
+    assert main(["jepsen", "list"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"F{number} " in text for number in range(1, 7))
+
+
+def test_a_missing_fuse_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thing that can be missing has a text that names it and what to do."""
+    monkeypatch.setattr("tnats.harness.real.stores.find_spec", lambda name: None)
+    assert missing_for_mount() == "the fault file system needs pyfuse3: pip install 'tnats[jepsen]'"
+    monkeypatch.setattr("tnats.harness.real.stores.find_spec", lambda name: "found")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert str(missing_for_mount()).startswith("the fault file system needs /dev/fuse: ")
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert missing_for_mount() == "the fault file system needs fusermount3 (Debian: apt install fuse3)"
