@@ -1,0 +1,40 @@
+"""The page of a run: well-formed, complete in itself, and it counts what it draws."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from tests.unit.harness.test_checkers import GOOD, evidence
+
+from tnats.harness.history import Event
+from tnats.harness.loss_plot import classes, page, svg
+
+
+def test_each_publish_has_its_class() -> None:
+    """By sequence among what was kept."""
+    found = classes(evidence({1: "0-0", 2: "0-1", 3: "0-2", 4: "0-3", 5: "0-4"}, n1={2: "0-1", 4: "0-3"}))
+    assert [name for _, name in found] == ["lost-prefix", "ok", "lost-middle", "ok", "lost-postfix"]
+
+
+def test_the_plot_is_well_formed_and_shows_faults() -> None:
+    """XML; one line a fault with its time and what was done as title."""
+    found = evidence(GOOD, n1={1: "0-0"})
+    found.history.events.append(Event(99, 20_000, "info", "nemesis", "kill", "<n1>"))
+    root = ElementTree.fromstring(svg(found))
+    titles = [element.text for element in root.iter() if element.tag.endswith("title")]
+    assert titles == ["0.00 s: kill <n1>"]
+
+
+def test_the_page_stands_alone() -> None:
+    """No link, script or image from elsewhere; what is text stays text."""
+    text = page("t <i>", "broken", [("a", "b & c")], ["K1: <script>"], evidence(GOOD))
+    assert "t &lt;i&gt;" in text
+    assert "b &amp; c" in text
+    assert "<script" not in text
+    assert "http" not in text
+    assert "src=" not in text
+
+
+def test_a_run_without_any_acknowledgement_is_drawn_too() -> None:
+    """Empty stores and histories have no extremes to divide by."""
+    ElementTree.fromstring(svg(evidence({}, n1={})))
