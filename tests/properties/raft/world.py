@@ -234,6 +234,7 @@ class World:
         host = self.hosts[node]
         machine = self.machine(node)
         if machine.standing is Standing.FAILED:
+            host.unsynced.clear()
             return
         last = host.unsynced[-1].number if host.unsynced else 0
         host.unsynced.clear()
