@@ -7,9 +7,9 @@ Theory of operation
   by a publisher, and a thousand streams cost no syncs but at checkpoints.
 * Records carry their sequence, and of several about one sequence the last (by segment number and offset) counts. So a
   hole is filled by writing the message into the current segment, and compaction is appending live messages again.
-* A removed message is erased in place (`hot.ERASED`), at the next checkpoint and not before, so that no content goes
-  before its removal is durable. Sequences whose records go with their segment are kept as `record.GAP` ranges.
-  Therefore a sequence of which no file knows anything is *lost*, never silently skipped.
+* At the next checkpoint a removed message gets a `record.GAP`, and if it is to be erased, its content is overwritten
+  (`hot.ERASED`). Not before, so that no content goes before its removal is durable. Gaps are merged when a segment is
+  given up. So a sequence of which no file knows anything is *lost*, never silently skipped.
 * The checkpoint's note (kept by the journal) says what the files must hold at least.
 * A segment with damaged bytes is never compacted, and set aside instead of removed.
 
@@ -64,8 +64,8 @@ class Segment:
     is_dirty: bool = False
     is_new: bool = False
     is_damaged: bool = False
-    erasures: deque[tuple[int, int, bool]] = attrs.field(factory=deque)
-    """(offset, sequence, overwrite the content) of removed messages whose records still stand."""
+    erasures: deque[tuple[int, int]] = attrs.field(factory=deque)
+    """(offset, sequence) of removed messages whose content is to be overwritten."""
 
     def hold(self, sequence: int, size: int) -> None:
         """A live message stands here."""
@@ -114,7 +114,7 @@ class StreamLog:
         self.holes: list[tuple[str, int, int]] = []
         """(path, start, end) of what was neither record nor empty when the log was opened."""
         self.noted = (0, 0)
-        """Last sequence and number of messages at the last checkpoint: there cannot be more now."""
+        """Last sequence and number of messages at the last checkpoint."""
         self.foreign: list[str] = []
         """Files whose header names another place: kept aside whatever they turn out to be."""
 
@@ -133,13 +133,17 @@ class StreamLog:
         found += [
             Finding("lost", self.directory, first, last + 1, group=self.name, text="messages") for first, last in lost
         ]
-        noted_last, noted_messages = self.noted
-        surplus = self.index.messages - self.index.count(None, noted_last + 1) - noted_messages
-        if surplus > 0:
-            text = f"{surplus} removed messages stand here again: an old state of a file"
-            found.append(Finding("damaged", self.directory, group=self.name, text=text))
         self.findings += found
         self.holes.clear()
+        self.compare_with_note()
+
+    def compare_with_note(self) -> None:
+        """Since the last checkpoint, messages up to its last sequence can only have become fewer."""
+        last, messages = self.noted
+        surplus = self.index.messages - self.index.count(None, last + 1) - messages
+        if surplus > 0:
+            text = f"{surplus} removed messages stand here again: an old state of a file"
+            self.findings.append(Finding("damaged", self.directory, group=self.name, text=text))
 
     # -------------------------------------------------------------- storing
 
@@ -278,17 +282,16 @@ class StreamLog:
             size = index.size(sequence) if place >= PLACE_MIN else 0
             if index.remove(sequence):
                 count += 1
-                self._forget(place, sequence, size, erase=erase)
-            elif place == LOST and index.place(sequence) == REMOVED:
-                self._new_gaps.append((sequence, sequence))
-        return count
-
-    def _forget(self, place: int, sequence: int, size: int, *, erase: bool) -> None:
-        if place == IN_MEMORY:
-            self._drop_unwritten(sequence, size)
+                if place == IN_MEMORY:
+                    self._drop_unwritten(sequence, size)
+                else:
+                    holder = self._let_go(place, size)
+                    if erase:
+                        holder.erasures.append((place & 0xFFFFFFFF, sequence))
+            elif place != LOST or index.place(sequence) != REMOVED:
+                continue  # it was removed before, or never used
             self._new_gaps.append((sequence, sequence))
-            return
-        self._let_go(place, size).erasures.append((place & 0xFFFFFFFF, sequence, erase))
+        return count
 
     def _drop_unwritten(self, sequence: int, size: int) -> None:
         del self._unwritten[sequence]
@@ -443,16 +446,15 @@ class StreamLog:
         file = await self._open(holder)
         holder.is_dirty = True
         while holder.erasures:
-            offset, sequence, overwrite = holder.erasures[0]
+            offset, sequence = holder.erasures[0]
             front = await file.pread(hot.HEADER_SIZE, offset)
             size = int.from_bytes(front[8:12], "little") if len(front) == hot.HEADER_SIZE else 0
             if hot.HEADER_SIZE <= size <= holder.end - offset:
                 body = bytes(size - hot.HEADER_SIZE)
                 packed = hot.pack([(hot.ERASED, 0, sequence, 0, b"", b"", body)], offset, holder.seed, offset)[0]
-                file.pwrite([packed if overwrite else packed[: hot.HEADER_SIZE]], offset)
+                file.pwrite([packed], offset)
             else:
                 holder.is_damaged = True
-                self._new_gaps.append((sequence, sequence))
             holder.erasures.popleft()
 
     async def _compact(self) -> None:

@@ -70,6 +70,7 @@ class _Opening:
             log.index.raise_start(min((each.lowest for each in log.segments.values() if each.highest), default=1))
         log.index.extend(last)
         log.index.settle()
+        log.compare_with_note()
         log.segments = dict(sorted(log.segments.items()))
 
     async def read_segment(self, path: str, number: int, size: int) -> None:
