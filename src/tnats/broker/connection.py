@@ -147,6 +147,7 @@ class Connection:
             self.close(ClosedReason.SERVER_SHUTDOWN)
             self.outbound.flush()
             self.outbound.discard()
+            self.inbound.owner = None  # no cycle is left for the collector
             self.conn.close()
 
     def close(self, reason: ClosedReason, *, flush: bool = True) -> None:

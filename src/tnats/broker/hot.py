@@ -596,6 +596,7 @@ class Origin:
     def __init__(self, exchange: Exchange, owner: Any, outbound: Outbound | None) -> None:
         self.exchange = exchange
         self.owner = owner
+        """The client; None once it is gone."""
         self.outbound = outbound
         self.echo = True
         self.stalls = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
@@ -10,6 +11,8 @@ from tests.unit.broker.stage import Stage, broker_options, play
 
 from tnats.auth.permissions import Permissions, SubjectPermission
 from tnats.auth.users import Authenticator, Credentials, User
+from tnats.broker.connection import Connection
+from tnats.broker.hot import Inbound, Outbound
 from tnats.broker.snapshot import ConnectionSnapshot, sublist_snapshot
 from tnats.errors import TnatsError
 from tnats.limits import KIB, SECOND_NS
@@ -78,6 +81,26 @@ def test_closed_connections_are_remembered() -> None:
     play(scene, max_closed_connections=3)
 
 
+def test_closed_connections_need_no_collector() -> None:
+    """Everything of a connection is freed when it ends, by reference counting alone (the collector is off here)."""
+
+    async def scene(stage: Stage) -> None:
+        for number in range(10):
+            client = await stage.connect()
+            await client.ask(b"SUB a.%d 1\r\nSUB a.> 2\r\nPUB a.%d 1\r\nx\r\nPUB b 1\r\nx\r\n" % (number, number))
+            if number % 2:
+                await client.ask(b"WHAT\r\n")
+            client.conn.close(reset=number % 3 == 0)
+        await stage.connect()
+        await stage.sleep(1)
+        assert not gc.isenabled()
+        kinds = (Connection, Inbound, Outbound)
+        left = [type(one).__name__ for one in gc.get_objects() if isinstance(one, kinds)]
+        assert sorted(left) == ["Connection", "Inbound", "Outbound"]
+
+    play(scene)
+
+
 def test_auto_unsubscribe_leaves_no_count_behind() -> None:
     """After the last permitted delivery the subscription is gone from every count."""
 
@@ -131,6 +154,36 @@ def test_reload_of_limits() -> None:
         assert await two.read() == b"-ERR 'maximum connections exceeded'\r\n"
         assert two.closed
         assert await one.ask(b"PUB foo 90\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
+
+    play(scene)
+
+
+def test_reload_to_no_connections() -> None:
+    """`max_connections` 0 closes everybody and refuses newcomers; more lets them in again."""
+
+    async def scene(stage: Stage) -> None:
+        one = await stage.connect()
+        stage.broker.reload(broker_options(max_connections=0), stage.gatekeeper)
+        assert await one.read() == b"-ERR 'maximum connections exceeded'\r\n"
+        two = await stage.connect(None)
+        assert (await two.read()).endswith(b"-ERR 'maximum connections exceeded'\r\n")
+        assert one.closed
+        assert two.closed
+        stage.broker.reload(broker_options(max_connections=1), stage.gatekeeper)
+        assert await (await stage.connect()).ask(b"PING\r\n") == b"PONG\r\n"
+
+    play(scene)
+
+
+def test_the_log_names_size_limit_and_client_of_a_payload_too_large() -> None:
+    """An operator can tell from one line who sent how much and what was allowed."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await client.ask(b"PUB x 1048577\r\n")
+        found = [line for line in stage.log.lines if "maximum payload" in line]
+        assert len(found) == 1
+        assert all(word in found[0] for word in ("cid:1", "1048577", "1048576"))
 
     play(scene)
 
