@@ -145,6 +145,7 @@ def play(
     seed: int = 1,
     broker_class: type[Broker] = Broker,
     tune: Callable[[Broker], None] = lambda broker: None,
+    buggify: bool = False,
     **changes: object,
 ) -> Outcome[None]:
     """Run `scene` beside a broker with these options; raises what either raises."""
@@ -166,6 +167,6 @@ def play(
         node.start(clients)
         await node.wait_ended()
 
-    outcome = run_world(seed, main, Settings(buggify=False))
+    outcome = run_world(seed, main, Settings(buggify=buggify))
     outcome.unwrap()
     return outcome
