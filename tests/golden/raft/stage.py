@@ -167,7 +167,7 @@ class Stage:
             name: getattr(self, f"do_{name}")
             for name in (
                 "new campaign propose settle deliver drop sync apply tick run kill crash start isolate cut heal status "
-                "lose flip wipe image rollback snapshot read transfer change fail lost elect logs"
+                "lose flip wipe image rollback snapshot read transfer change fail lost elect expire logs"
             ).split()
         }
 
@@ -196,6 +196,11 @@ class Stage:
 
     def do_elect(self, case: Case) -> None:
         self.world.elect(self.node(case))
+
+    def do_expire(self, case: Case) -> None:
+        """Nobody has heard from a leader lately: the lease is over everywhere."""
+        for node in self.world.up():
+            self.world.machine(node).core.election_elapsed = self.world.options.election_ticks
 
     def do_campaign(self, case: Case) -> None:
         self.world.feed(self.node(case), Campaign())
