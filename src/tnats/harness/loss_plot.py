@@ -35,6 +35,7 @@ STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; color: #222 }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 1.6em }
 table { border-collapse: collapse } td, th { padding: 2px 12px 2px 0; text-align: left; vertical-align: top }
+th { white-space: nowrap }
 .kept { color: #1a7f37 } .broken { color: #b3001b } .unknown { color: #8a6d00 }
 svg text { font: 12px system-ui, sans-serif; fill: #555 }
 code { background: #f2f2f2; padding: 0 3px }
@@ -83,7 +84,8 @@ def axes(end_ns: int, top_seq: int) -> Iterator[str]:
     for part in range(5):
         time_ns = end_ns * part // 4
         place = across(time_ns, end_ns)
-        yield f'<text x="{place:.0f}" y="{base + 16}" text-anchor="middle">{time_ns / SECOND_NS:.1f} s</text>'
+        anchor = "end" if part == 4 else "middle"
+        yield f'<text x="{place:.0f}" y="{base + 16}" text-anchor="{anchor}">{time_ns / SECOND_NS:.1f} s</text>'
         seq = top_seq * part // 4
         yield f'<text x="{LEFT - 6}" y="{down(seq, top_seq) + 4:.0f}" text-anchor="end">{seq}</text>'
     yield f'<text x="{LEFT}" y="{TOP - 10}">sequence</text>'
