@@ -34,7 +34,8 @@ class Append:
 
     The leader's copy also knows whom to answer: `replies` runs parallel to `messages` (empty: nobody), `acks`
     holds the answers that are not the plain PubAck, by offset (None: no answer), and `after` what else is to be
-    sent once this entry is committed. `size_bytes`: what its messages count, where the leader keeps account.
+    sent once this entry is committed. `size_bytes`, `added_count`: by how much its messages let the stream grow,
+    where the leader keeps account.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Append:
         "_indexed_count",
         "_last_by_subject",
         "acks",
+        "added_count",
         "after",
         "dropped",
         "first_seq",
@@ -60,6 +62,7 @@ class Append:
         self.after: list[Reply] = []
         self.dropped: dict[int, None] = {}
         self.size_bytes = 0
+        self.added_count = 0
         self._last_by_subject: dict[bytes, int] = {}
         self._count_by_subject: dict[bytes, int] = {}
         self._indexed_count = 0

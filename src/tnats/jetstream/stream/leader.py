@@ -88,6 +88,7 @@ class StreamLeader:
         self._draw = draw
         self._in_flight: deque[Append] = deque()
         self._in_flight_bytes = 0
+        self._in_flight_count = 0
         self._next_seq = machine.store.last_seq + 1
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.duplicates.last
@@ -152,6 +153,7 @@ class StreamLeader:
             self._next_seq = entry.next_seq
             self._in_flight.append(entry)
             self._in_flight_bytes += entry.size_bytes
+            self._in_flight_count += entry.added_count
             admission.entry = entry
         elif entry.after:
             # Nothing of its own to wait for, but what is in flight before it.
@@ -205,7 +207,8 @@ class StreamLeader:
         self, batch_id: str, messages: list[Message], reply: bytes, entry: Append, admission: Admission
     ) -> None:
         """Judge a whole batch; one refusal takes all of it back."""
-        count, size_bytes, last_id, ids = len(entry.messages), entry.size_bytes, self._last_id, list(self._ids)
+        count, size_bytes, added_count = len(entry.messages), entry.size_bytes, entry.added_count
+        last_id, ids = self._last_id, list(self._ids)
         self._undo = []
         first_seq = entry.next_seq
         try:
@@ -213,7 +216,7 @@ class StreamLeader:
                 self._judge(message, header.nats_headers(message[1]), b"", entry, batch_first_seq=first_seq)
         except _Refused as refused:
             entry.truncate(count)
-            entry.size_bytes, self._last_id = size_bytes, last_id
+            entry.size_bytes, entry.added_count, self._last_id = size_bytes, added_count, last_id
             self._ids = {msg_id: self._ids[msg_id] for msg_id in ids}
             for subject, total, was_known in reversed(self._undo):
                 if was_known:
@@ -322,8 +325,6 @@ class StreamLeader:
             entry.acks[offset] = ack
         if is_dropped:
             entry.dropped[offset] = None
-        if self.config.discard == Discard.NEW and self.config.max_bytes > 0:
-            entry.size_bytes += self.machine.store.message_bytes(*message)
 
     def _check_allowed(self, headers: Mapping[bytes, bytes]) -> None:
         """Headers that need a feature of the stream, or are not for clients."""
@@ -470,26 +471,27 @@ class StreamLeader:
         return counters.Total()
 
     def _check_limits(self, message: Message, headers: Mapping[bytes, bytes], entry: Append) -> None:
-        """Discard policy "new": refuse what would exceed a limit when it applies."""
+        """Discard policy "new": refuse what would exceed a limit when it applies; keep account of what does not."""
         config, store, subject = self.config, self.machine.store, message[0]
+        replaces, replaced_bytes = False, 0
         rolls_up = bool(headers.get(header.ROLLUP))
-        replaced_seq = 0
-        if config.max_msgs_per_subject > 0 and not rolls_up:
-            count = store.count_of(subject) + entry.count_of(subject)
-            count += sum(pending.count_of(subject) for pending in self._in_flight)
-            if count >= config.max_msgs_per_subject:
-                if config.discard_new_per_subject:
-                    raise _Refused(errors.STREAM_STORE_FAILED(err="maximum messages per subject exceeded"))
-                replaced_seq = store.first_seq_of(subject)
-        if rolls_up:
-            replaced_seq = store.first_seq_of(subject)
-        ahead = entry.next_seq - 1 - store.last_seq
-        if config.max_msgs > 0 and store.messages + ahead >= config.max_msgs and not replaced_seq:
+        if config.max_msgs_per_subject > 0 or rolls_up:
+            ahead = entry.count_of(subject) + sum(pending.count_of(subject) for pending in self._in_flight)
+            count = store.count_of(subject) + ahead
+            replaces = count > 0 if rolls_up else count >= config.max_msgs_per_subject
+            if replaces and not rolls_up and config.discard_new_per_subject:
+                raise _Refused(errors.STREAM_STORE_FAILED(err="maximum messages per subject exceeded"))
+            if replaces and not ahead:
+                replaced_bytes = store.size_of(store.first_seq_of(subject))
+        count = store.messages + self._in_flight_count + entry.added_count
+        if 0 < config.max_msgs <= count and not replaces:
             raise _Refused(errors.STREAM_STORE_FAILED(err="maximum messages exceeded"))
-        if config.max_bytes > 0:
-            size = store.total_bytes + self._in_flight_bytes + entry.size_bytes + store.message_bytes(*message)
-            if size - (store.size_of(replaced_seq) if replaced_seq else 0) > config.max_bytes:
-                raise _Refused(errors.STREAM_STORE_FAILED(err="maximum bytes exceeded"))
+        added_bytes = store.message_bytes(*message) - replaced_bytes
+        size = store.total_bytes + self._in_flight_bytes + entry.size_bytes + added_bytes
+        if 0 < config.max_bytes < size:
+            raise _Refused(errors.STREAM_STORE_FAILED(err="maximum bytes exceeded"))
+        entry.size_bytes += added_bytes
+        entry.added_count += not replaces
 
     # ------------------------------------------------------------------ commitment
 
@@ -499,6 +501,7 @@ class StreamLeader:
             if self._in_flight and self._in_flight[0] is entry:
                 self._in_flight.popleft()
                 self._in_flight_bytes -= entry.size_bytes
+                self._in_flight_count -= entry.added_count
                 self._forget_in_flight(entry)
             else:
                 ensure(not self._in_flight, f"stream {self.config.name}: entries applied out of order")
@@ -548,6 +551,7 @@ class StreamLeader:
         """Leadership began or ended: drop what only a leader has. The advisories of abandoned batches."""
         self._in_flight.clear()
         self._in_flight_bytes = 0
+        self._in_flight_count = 0
         self._next_seq = self.machine.store.last_seq + 1
         self._ids.clear()
         self._last_id = self.machine.duplicates.last

@@ -35,7 +35,8 @@ from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
 class Applied:
     """What applying one entry did. `first_seq`, `next_seq`: the range of sequences it added.
 
-    `removed`: (sequence, subject) of single messages; `removed_below`: everything below this is gone, 0 if nothing.
+    `removed`: (sequence, subject) of single messages; `removed_below`: everything below this is gone, 0 if nothing;
+    `removed_count`: messages that went in either way.
     `previous`: with republishing, the last sequence of each added message's subject before it.
     """
 
@@ -43,6 +44,7 @@ class Applied:
     next_seq: int = 0
     removed: list[tuple[int, bytes]] = attrs.field(factory=list)
     removed_below: int = 0
+    removed_count: int = 0
     previous: list[int] = attrs.field(factory=list)
 
 
@@ -175,9 +177,12 @@ class StreamMachine:
         self.deadlines.forget(seq)
         self.schedules.forget(subject, seq)
         applied.removed.append((seq, subject))
+        applied.removed_count += 1
 
     def _remove_below(self, seq: int, applied: Applied) -> None:
-        if self.store.remove_before(seq):
+        count = self.store.remove_before(seq)
+        if count:
+            applied.removed_count += count
             self.deadlines.forget_below(seq)
             self.schedules.forget_below(seq)
             applied.removed_below = max(applied.removed_below, seq)

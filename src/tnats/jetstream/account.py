@@ -1,0 +1,361 @@
+"""JetStream in one account: its streams and consumers, and the internal clients through which their clients reach them.
+
+Changes of what exists go through here: the rules judge, the catalogue makes it durable, then it comes to life. Each
+method that changes something returns what the answer needs, or the error of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import trio
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.advisories import Advisory, consumer_action, stream_action
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.levels import API_LEVEL
+from tnats.jetstream.api.messages import ApiStats
+from tnats.jetstream.consumer import rules as consumer_rules
+from tnats.jetstream.consumer.acks import parse_subject
+from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
+from tnats.jetstream.consumer.machine import start_state
+from tnats.jetstream.consumer.service import ConsumerService, open_consumer
+from tnats.jetstream.consumer.state import ConsumerState
+from tnats.jetstream.host import Host
+from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
+from tnats.jetstream.ports import Bus
+from tnats.jetstream.stream import quotas, rules
+from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.open import open_stream
+from tnats.jetstream.stream.ports import Inbound
+from tnats.jetstream.stream.quotas import AccountLimits, Quotas
+from tnats.jetstream.stream.service import StreamService
+from tnats.runtime.api import DiskError
+from tnats.storage.errors import StorageError
+from tnats.subjects.tokens import subjects_overlap, to_bytes
+
+FLOW_PREFIX = b"$JS.FC."
+V1_NUMBERS = 5
+"""Tokens behind the consumer's name in an ack subject of the first form."""
+
+
+class AccountService:
+    """See the module's text."""
+
+    def __init__(self, host: Host, bus: Bus, limits: AccountLimits) -> None:
+        self.host = host
+        self.bus = bus
+        self.limits = limits
+        self.streams: dict[str, StreamService] = {}
+        self.stats = ApiStats(level=API_LEVEL)
+        self._by_ack_prefix: dict[bytes, ConsumerService] = {}
+        self._bound: dict[bytes, dict[str, ConsumerService]] = {}
+        """Push consumers by deliver subject."""
+        self._changing = trio.Lock()
+        self._sender = bus.client("consumers", self._on_flow_answers)
+        self._acks = bus.client("acks", self._on_acks)
+        bus.on_interest(self._on_interest)
+
+    @property
+    def name(self) -> str:
+        return self.bus.account
+
+    def start(self) -> None:
+        """Serve acknowledgements; streams and consumers begin their work."""
+        self._acks.subscribe(b"$JS.ACK.>")
+        self._sender.subscribe(FLOW_PREFIX + b">")
+        for stream in self.streams.values():
+            stream.start()
+            for consumer in stream.consumers.values():
+                consumer.start()
+
+    def stop(self) -> None:
+        """Take in nothing more."""
+        self._acks.close()
+        self._sender.close()
+        for stream in self.streams.values():
+            stream.stop()
+            for consumer in stream.consumers.values():
+                consumer.stop("409 Server Shutdown")
+
+    def find_consumer(self, stream: str, consumer: str) -> ConsumerService | None:
+        """A consumer by the names of its stream and its own."""
+        found = self.streams.get(stream)
+        return found.consumers.get(consumer) if found is not None else None
+
+    def advise(self, advisories: Iterable[Advisory]) -> None:
+        """Publish events, if anybody listens."""
+        for advisory in advisories:
+            subject = to_bytes(advisory.subject)
+            if self.bus.has_interest(subject):
+                self._sender.publish(subject, advisory.encode(self.host.nuid.next(), self.host.wall_ns()))
+
+    # ------------------------------------------------------------------ from clients
+
+    def _on_acks(self, batch: list[Inbound]) -> None:
+        now_ns = self.host.mono_ns()
+        touched: dict[int, ConsumerService] = {}
+        for message in batch:
+            consumer = self._by_ack_prefix.get(message.subject.rsplit(b".", V1_NUMBERS)[0])
+            if consumer is None:
+                place = parse_subject(message.subject)
+                if place is None:
+                    continue
+                consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (place.stream, place.consumer))
+                if consumer is None:
+                    continue
+            consumer.ack(message, now_ns)
+            touched[consumer.record.number] = consumer
+        for consumer in touched.values():
+            consumer.settle()
+
+    def _on_flow_answers(self, batch: list[Inbound]) -> None:
+        for message in batch:
+            tokens = message.subject[len(FLOW_PREFIX) :].split(b".")
+            if len(tokens) > 2:
+                consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (tokens[0], tokens[1]))
+                if consumer is not None:
+                    consumer.flow_answered(message.subject)
+
+    def _on_interest(self, pattern: bytes) -> None:
+        found = self._bound.get(pattern)
+        if found is not None:
+            touched = list(found.values())
+        elif b"*" in pattern or b">" in pattern:
+            touched = [
+                consumer
+                for subject, consumers in self._bound.items()
+                if subjects_overlap(pattern, subject)
+                for consumer in consumers.values()
+            ]
+        else:
+            return
+        for consumer in touched:
+            consumer.look_for_interest()
+
+    # ------------------------------------------------------------------ streams
+
+    def surroundings(self, without: str = "") -> rules.Surroundings:
+        """What the rules must know; `without`: the stream that is being changed."""
+        others = {name: stream.config for name, stream in self.streams.items() if name != without}
+
+        def overlaps(subject: str) -> bool:
+            return any(subjects_overlap(subject, one) for config in others.values() for one in config.subjects)
+
+        return rules.Surroundings(False, self.host.options.duplicate_window_ns_max, overlaps, others.get)
+
+    def _check_quotas(self, config: StreamConfig, without: str = "") -> ApiError | None:
+        others = [stream.config for name, stream in self.streams.items() if name != without]
+        error = quotas.check(config, Quotas(self.limits), others)
+        if error is not None or config.max_bytes <= 0:
+            return error
+        options = self.host.options
+        bound = options.max_memory if config.storage == Storage.MEMORY else options.max_file
+        reserved = sum(max(other.max_bytes, 0) for other in others if other.storage == config.storage)
+        if 0 <= bound < reserved + config.max_bytes:
+            if config.storage == Storage.MEMORY:
+                return errors.MEMORY_RESOURCES_EXCEEDED()
+            return errors.STORAGE_RESOURCES_EXCEEDED()
+        return None
+
+    async def create_stream(self, config: StreamConfig, *, pedantic: bool) -> tuple[StreamService, bool] | ApiError:
+        """The stream, and whether it was made just now."""
+        async with self._changing:
+            old = self.streams.get(config.name)
+            if old is not None:
+                checked = rules.check(config, self.surroundings(config.name), pedantic=pedantic)
+                if isinstance(checked, ApiError):
+                    return checked
+                return (old, False) if rules.is_same(old.config, checked) else errors.STREAM_NAME_EXIST()
+            checked = rules.check_create(config, self.surroundings(), pedantic=pedantic)
+            if isinstance(checked, ApiError):
+                return checked
+            error = self._check_quotas(checked) or _unsupported(checked)
+            if error is not None:
+                return error
+            number = self.host.catalogue.next_number()
+            record = StreamRecord(self.name, number, self.host.wall_ns(), checked)
+            try:
+                await self.host.catalogue.put_stream(record)
+                stream = await open_stream(self.host, self, record)
+            except (StorageError, DiskError) as failure:
+                return errors.STREAM_CREATE(err=str(failure))
+            self.streams[stream.name] = stream
+            stream.start()
+        self.advise([stream_action(stream.name, "create", self.host.options.domain or None)])
+        return stream, True
+
+    async def update_stream(self, config: StreamConfig, *, pedantic: bool) -> StreamService | ApiError:
+        """The stream with its new configuration."""
+        async with self._changing:
+            stream = self.streams.get(config.name)
+            if stream is None:
+                return errors.STREAM_NOT_FOUND()
+            checked = rules.check_update(stream.config, config, self.surroundings(config.name), pedantic=pedantic)
+            if isinstance(checked, ApiError):
+                return checked
+            error = self._check_quotas(checked, stream.name) or _unsupported(checked)
+            if error is not None:
+                return error
+            try:
+                await self.host.catalogue.put_stream(attrs.evolve(stream.record, config=checked))
+                await stream.reconfigure(checked)
+            except (StorageError, DiskError) as failure:
+                return errors.STREAM_UPDATE(err=str(failure))
+        stream.sweep()
+        self.advise([stream_action(stream.name, "modify", self.host.options.domain or None)])
+        return stream
+
+    async def delete_stream(self, stream: StreamService) -> ApiError | None:
+        """Remove a stream and its consumers: first from the catalogue, then what they hold."""
+        async with self._changing:
+            if self.streams.get(stream.name) is not stream:
+                return errors.STREAM_NOT_FOUND()
+            try:
+                await self.host.catalogue.drop_stream(stream.record.number)
+            except StorageError as failure:
+                return errors.STREAM_DELETE(err=str(failure))
+            del self.streams[stream.name]
+            for consumer in list(stream.consumers.values()):
+                self._forget(consumer)
+                consumer.stop("409 Consumer Deleted")
+            stream.stop()
+            try:
+                for consumer in stream.consumers.values():
+                    await self._drop_log(consumer.record.group)
+                self.host.store.disown(stream.record.group)
+                if stream.config.storage == Storage.FILE:
+                    await self.host.store.delete_stream(stream.record.group)
+            except (StorageError, DiskError) as failure:
+                self.host.log.warn(f"JetStream stream '{self.name} > {stream.name}' left files behind: {failure}")
+        self.advise([stream_action(stream.name, "delete", self.host.options.domain or None)])
+        return None
+
+    # ------------------------------------------------------------------ consumers
+
+    async def create_consumer(
+        self, stream: StreamService, request: CreateConsumerRequest
+    ) -> ConsumerService | ApiError:
+        """The consumer, made or updated. Names were checked against the request's subject."""
+        async with self._changing:
+            if self.streams.get(stream.name) is not stream:
+                return errors.STREAM_NOT_FOUND()
+            config = request.config
+            name = config.name or config.durable_name or self.host.nuid.next()[-8:]
+            config = attrs.evolve(config, name=name)
+            old = stream.consumers.get(name)
+            checked = consumer_rules.check_create(
+                config,
+                self._consumer_surroundings(stream, name),
+                old=old.config if old is not None else None,
+                action=request.action,
+                pedantic=request.pedantic,
+            )
+            if isinstance(checked, ApiError):
+                return checked
+            if old is None:
+                total = sum(len(one.consumers) for one in self.streams.values())
+                if 0 < self.limits.max_consumers <= total:
+                    return errors.MAXIMUM_CONSUMERS_LIMIT()
+            try:
+                if old is None:
+                    return await self._make_consumer(stream, checked)
+                if old.config != checked:
+                    await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
+                    self._forget(old)
+                    old.reconfigure(checked)
+                    self._remember(old)
+                    stream.add_consumer(old)
+                    stream.sweep()
+                return old
+            except StorageError as failure:
+                return errors.CONSUMER_CREATE(err=str(failure))
+
+    async def _make_consumer(self, stream: StreamService, config: ConsumerConfig) -> ConsumerService:
+        number = self.host.catalogue.next_number()
+        record = ConsumerRecord(stream.record.number, number, self.host.wall_ns(), config)
+        await self.host.catalogue.put_consumer(record)
+        consumer = await self.open_consumer(stream, record, is_new=True)
+        consumer.start()
+        self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain or None)])
+        return consumer
+
+    async def open_consumer(self, stream: StreamService, record: ConsumerRecord, *, is_new: bool) -> ConsumerService:
+        """Bring a consumer of the catalogue to life, not started. Raises StorageError."""
+
+        def start() -> ConsumerState:
+            return start_state(record.config, stream.store)
+
+        consumer = await open_consumer(self.host, stream, record, self._sender, start=start, is_new=is_new)
+        stream.add_consumer(consumer)
+        self._remember(consumer)
+        return consumer
+
+    async def pause_consumer(self, consumer: ConsumerService, until_ns: int | None) -> ApiError | None:
+        """Pause until a time, or go on."""
+        config = attrs.evolve(consumer.config, pause_until_ns=until_ns)
+        try:
+            await self.host.catalogue.put_consumer(attrs.evolve(consumer.record, config=config))
+        except StorageError as failure:
+            return errors.CONSUMER_CREATE(err=str(failure))
+        consumer.reconfigure(config)
+        return None
+
+    async def delete_consumer(self, stream: StreamService, consumer: ConsumerService) -> ApiError | None:
+        """Remove a consumer."""
+        async with self._changing:
+            if stream.consumers.get(consumer.name) is not consumer:
+                return errors.CONSUMER_NOT_FOUND()
+            try:
+                await self.host.catalogue.drop_consumer(consumer.record.number)
+            except StorageError as failure:
+                return errors.CONSUMER_CREATE(err=str(failure))
+            self._forget(consumer)
+            consumer.stop("409 Consumer Deleted")
+            stream.remove_consumer(consumer.name)
+            try:
+                await self._drop_log(consumer.record.group)
+            except StorageError as failure:
+                self.host.log.warn(f"JetStream consumer '{stream.name} > {consumer.name}' left its log: {failure}")
+        self.advise([consumer_action(stream.name, consumer.name, "delete", self.host.options.domain or None)])
+        return None
+
+    async def _drop_log(self, group: str) -> None:
+        self.host.store.disown(group)
+        journal = self.host.store.journal
+        if any(one.name == group for one in journal.groups):
+            await journal.group(group).drop_nowait().wait()
+
+    def _consumer_surroundings(self, stream: StreamService, name: str) -> consumer_rules.Surroundings:
+        options = self.host.options
+        bounds = [bound for bound in (options.max_ack_pending, self.limits.max_ack_pending) if bound > 0]
+        others = [one.config for one in stream.consumers.values() if one.name != name]
+        return consumer_rules.Surroundings(
+            stream.config, others, False, min(bounds, default=0), options.max_request_batch
+        )
+
+    def _remember(self, consumer: ConsumerService) -> None:
+        self._by_ack_prefix[_ack_prefix(consumer)] = consumer
+        if consumer.config.is_push:
+            subject = to_bytes(consumer.config.deliver_subject)
+            self._bound.setdefault(subject, {})[f"{consumer.stream.name} {consumer.name}"] = consumer
+
+    def _forget(self, consumer: ConsumerService) -> None:
+        self._by_ack_prefix.pop(_ack_prefix(consumer), None)
+        subject = to_bytes(consumer.config.deliver_subject)
+        if subject in self._bound:
+            self._bound[subject].pop(f"{consumer.stream.name} {consumer.name}", None)
+            if not self._bound[subject]:
+                del self._bound[subject]
+
+
+def _ack_prefix(consumer: ConsumerService) -> bytes:
+    return f"$JS.ACK.{consumer.stream.name}.{consumer.name}".encode()
+
+
+def _unsupported(config: StreamConfig) -> ApiError | None:
+    """What this release does not offer yet is refused by name."""
+    if config.mirror is not None or config.sources:
+        return errors.STREAM_INVALID_CONFIG(err="mirrors and sources are not supported by this server yet")
+    return None

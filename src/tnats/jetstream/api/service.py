@@ -1,0 +1,180 @@
+"""The API of a node: requests of all accounts, in order, answered by one task.
+
+Requests that only read queue behind those that change something. A queue that overflows is emptied without answers, as
+nats-server does it: answers that come too late help nobody, and the clients' own time-outs slow them down. What takes
+long (backup, restore) gets a task of its own. A request that meets a bug of ours is reported and stays unanswered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import trio
+
+from tnats.jetstream.api import errors, fields
+from tnats.jetstream.api.advisories import api_audit, api_limit_reached
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
+from tnats.jetstream.api.messages import encode_answer
+from tnats.jetstream.api.subjects import INFO_CALLS, RESPONSE_TYPES, SYSTEM_ACCOUNT_CALLS, Address, Call, parse
+from tnats.jetstream.host import Host
+from tnats.jetstream.ports import Client
+from tnats.jetstream.stream.ports import Inbound
+from tnats.subjects.tokens import to_text
+from tnats.wire.headers import get_header
+
+if TYPE_CHECKING:
+    from tnats.jetstream.account import AccountService
+
+T = TypeVar("T")
+
+AUDIT_SUBJECT = b"$JS.EVENT.ADVISORY.API"
+
+SUBJECTS = (
+    b"$JS.API.INFO",
+    b"$JS.API.STREAM.>",
+    *(b"$JS.API.CONSUMER.%b.>" % word for word in (b"CREATE", b"DURABLE", b"NAMES", b"LIST", b"INFO", b"DELETE")),
+    *(b"$JS.API.CONSUMER.%b.>" % word for word in (b"PAUSE", b"RESET", b"UNPIN", b"LEADER")),
+)
+"""What the API listens on. Pulls and direct gets have subscriptions of their own, so that a request to what does not
+exist finds no responders."""
+
+
+@attrs.define(eq=False)
+class Request:
+    """One request. `body`: without headers."""
+
+    account: AccountService
+    address: Address
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    body: bytes
+    answer: Callable[[bytes], None]
+
+    def decode(self, record: type[T], *, strict: bool) -> T | ApiError:
+        """The body as a record, or the error of the answer."""
+        try:
+            return fields.decode(record, self.body, strict=strict)
+        except fields.DecodeError as error:
+            return errors.INVALID_JSON(err=error)
+
+
+Answer = tuple[Any, ApiError | None]
+"""Body of the answer, and its error."""
+
+Handler = Callable[[Request], Awaitable["Answer | None"]]
+"""None: answered by itself."""
+
+
+class ApiService:
+    """See the module's text."""
+
+    def __init__(self, host: Host, handlers: dict[Call, Handler]) -> None:
+        self._host = host
+        self._handlers = handlers
+        self._changes: deque[Request] = deque()
+        self._reads: deque[Request] = deque()
+        self._work = trio.Event()
+        self.inflight = 0
+        self.clients: list[Client] = []
+
+    def serve(self, account: AccountService) -> None:
+        """Take requests of an account from now on."""
+
+        def deliver(batch: list[Inbound]) -> None:
+            for message in batch:
+                self._take(account, client, message)
+
+        client = account.bus.client("api", deliver)
+        self.clients.append(client)
+        domain = self._host.options.domain.encode()
+        for subject in SUBJECTS:
+            client.subscribe(subject)
+            if domain:
+                client.subscribe(b"$JS.%b.%b" % (domain, subject[len(b"$JS.") :]))
+
+    def stop(self) -> None:
+        """Take no more requests."""
+        for client in self.clients:
+            client.close()
+
+    def _take(self, account: AccountService, client: Client, message: Inbound) -> None:
+        subject = message.subject
+        if not subject.startswith(b"$JS.API."):
+            subject = b"$JS." + subject.split(b".", 2)[2]
+        address = parse(subject)
+        if address is None or address.call in SYSTEM_ACCOUNT_CALLS or not message.reply:
+            return
+        size = message.header_size
+
+        def answer(payload: bytes) -> None:
+            client.publish(message.reply, payload)
+
+        request = Request(account, address, subject, message.reply, message.data[:size], message.data[size:], answer)
+        account.stats.total += 1
+        if address.call in INFO_CALLS:
+            self._put(self._reads, request, self._host.options.info_requests_max)
+        else:
+            self._put(self._changes, request, self._host.options.requests_max)
+
+    def _put(self, queue: deque[Request], request: Request, bound: int) -> None:
+        if len(queue) >= bound:
+            dropped = len(queue)
+            queue.clear()
+            options = self._host.options
+            self._host.log.warn(f"JetStream API queue limit reached, dropping {dropped} requests")
+            request.account.advise([api_limit_reached(options.server_name, dropped, options.domain or None)])
+            return
+        queue.append(request)
+        self._work.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            while self._changes or self._reads:
+                request = (self._changes or self._reads).popleft()
+                await self._serve(request)
+            self._work = trio.Event()
+            await self._work.wait()
+
+    async def _serve(self, request: Request) -> None:
+        self.inflight = 1
+        try:
+            outcome = await self._handle(request)
+        except Exception as bug:
+            self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
+            return
+        finally:
+            self.inflight = 0
+        if outcome is not None:
+            self.respond(request, *outcome)
+
+    async def _handle(self, request: Request) -> Answer | None:
+        call = request.address.call
+        if request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
+            return None, errors.REQUIRED_API_LEVEL()
+        handler = self._handlers.get(call)
+        if handler is None:
+            return None, errors.CLUSTER_REQUIRED()
+        return await handler(request)
+
+    def respond(self, request: Request, body: Any, error: ApiError | None) -> None:
+        """Send an answer, and tell those who audit."""
+        account = request.account
+        if error is not None:
+            account.stats.errors += 1
+        payload = encode_answer(RESPONSE_TYPES[request.address.call], body, error)
+        request.answer(payload)
+        if account.bus.has_interest(AUDIT_SUBJECT) and request.address.call != Call.STREAM_MSG_GET:
+            name = self._host.options.server_name
+            told = {"acc": account.name}
+            audit = api_audit(name, told, to_text(request.subject), _text(request.body), _text(payload))
+            account.advise([audit])
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace")

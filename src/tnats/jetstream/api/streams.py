@@ -1,0 +1,267 @@
+"""What the API does with streams: making, changing and removing them, and their messages."""
+
+from __future__ import annotations
+
+import attrs
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.levels import with_server_level
+from tnats.jetstream.api.messages import (
+    LIST_PAGE,
+    NAMES_PAGE,
+    SUBJECTS_PAGE,
+    AccountInfo,
+    ClusterInfo,
+    JSApiMsgDeleteRequest,
+    JSApiMsgGetRequest,
+    JSApiStreamInfoRequest,
+    JSApiStreamNamesRequest,
+    JSApiStreamPurgeRequest,
+    LostStreamData,
+    MsgGetAnswer,
+    StoredMsg,
+    StreamCreated,
+    StreamInfo,
+    StreamInfoAnswer,
+    StreamList,
+    StreamNames,
+    StreamPurged,
+    StreamState,
+    Success,
+    page,
+)
+from tnats.jetstream.api.service import Answer, Handler, Request
+from tnats.jetstream.api.subjects import Call
+from tnats.jetstream.host import Host
+from tnats.jetstream.stream.config import Storage, StreamConfigRequest
+from tnats.jetstream.stream.service import StreamService
+from tnats.runtime.api import DiskError
+from tnats.storage.errors import StorageError
+from tnats.storage.index import LOST, REMOVED
+from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
+
+
+class StreamCalls:
+    """Handlers by call, for `ApiService`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._strict = host.options.is_strict
+
+    def handlers(self) -> dict[Call, Handler]:
+        return {
+            Call.ACCOUNT_INFO: self.account_info,
+            Call.STREAM_CREATE: self.create,
+            Call.STREAM_UPDATE: self.update,
+            Call.STREAM_INFO: self.info,
+            Call.STREAM_NAMES: self.names,
+            Call.STREAM_LIST: self.list,
+            Call.STREAM_DELETE: self.delete,
+            Call.STREAM_PURGE: self.purge,
+            Call.STREAM_MSG_GET: self.get_message,
+            Call.STREAM_MSG_DELETE: self.delete_message,
+        }
+
+    # ------------------------------------------------------------------ streams
+
+    async def account_info(self, request: Request) -> Answer:
+        account = request.account
+        info = AccountInfo(limits=account.limits, domain=self._host.options.domain, api=account.stats)
+        for stream in account.streams.values():
+            config, size = stream.config, stream.store.total_bytes
+            reserved = max(config.max_bytes, 0)
+            if config.storage == Storage.MEMORY:
+                info.memory += size
+                info.reserved_memory += reserved
+            else:
+                info.storage += size
+                info.reserved_storage += reserved
+            info.streams += 1
+            info.consumers += len(stream.consumers)
+        return info, None
+
+    async def create(self, request: Request) -> Answer:
+        wanted = request.decode(StreamConfigRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamCreated(), wanted
+        if wanted.name != request.address.stream:
+            return StreamCreated(), errors.STREAM_MISMATCH()
+        outcome = await request.account.create_stream(wanted.config(), pedantic=wanted.pedantic)
+        if isinstance(outcome, ApiError):
+            return StreamCreated(), outcome
+        stream, did_create = outcome
+        return StreamCreated(stream_info(stream), did_create), None
+
+    async def update(self, request: Request) -> Answer:
+        wanted = request.decode(StreamConfigRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamCreated(), wanted
+        if wanted.name != request.address.stream:
+            return StreamCreated(), errors.STREAM_MISMATCH()
+        outcome = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
+        if isinstance(outcome, ApiError):
+            return StreamCreated(), outcome
+        return StreamCreated(stream_info(outcome)), None
+
+    async def info(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiStreamInfoRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamInfoAnswer(), wanted
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return StreamInfoAnswer(), errors.STREAM_NOT_FOUND()
+        info = stream_info(stream)
+        info.cluster = ClusterInfo(leader=self._host.options.server_name)
+        answer = StreamInfoAnswer(info=info)
+        if wanted.deleted_details and info.state.num_deleted:
+            info.state.deleted = _deleted(stream)
+        if wanted.subjects_filter:
+            found = sorted(stream.store.subjects(to_bytes(wanted.subjects_filter)).items())
+            shown, answer.offset = page(found, wanted.offset, SUBJECTS_PAGE)
+            answer.total, answer.limit = len(found), SUBJECTS_PAGE
+            info.state.subjects = {to_text(subject): count for subject, count in shown}
+        return answer, None
+
+    def _select(self, request: Request, wanted: JSApiStreamNamesRequest) -> list[StreamService]:
+        streams = sorted(request.account.streams.values(), key=lambda stream: stream.name)
+        if not wanted.subject:
+            return streams
+        return [
+            stream
+            for stream in streams
+            if any(subjects_overlap(wanted.subject, subject) for subject in stream.config.subjects)
+        ]
+
+    async def names(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamNames(), wanted
+        found = self._select(request, wanted)
+        shown, offset = page(found, wanted.offset, NAMES_PAGE)
+        return StreamNames(len(found), offset, NAMES_PAGE, [stream.name for stream in shown] or None), None
+
+    async def list(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamList(), wanted
+        found = self._select(request, wanted)
+        shown, offset = page(found, wanted.offset, LIST_PAGE)
+        infos = [stream_info(stream, with_levels=False) for stream in shown]
+        return StreamList(len(found), offset, LIST_PAGE, infos), None
+
+    async def delete(self, request: Request) -> Answer:
+        if request.body:
+            return Success(), errors.NOT_EMPTY_REQUEST()
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return Success(), errors.STREAM_NOT_FOUND()
+        error = await request.account.delete_stream(stream)
+        return Success(error is None), error
+
+    # ------------------------------------------------------------------ messages
+
+    async def purge(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiStreamPurgeRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return StreamPurged(), wanted
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return StreamPurged(), errors.STREAM_NOT_FOUND()
+        entry = stream.leader.purge(wanted)
+        if isinstance(entry, ApiError):
+            return StreamPurged(), entry
+        try:
+            applied = await stream.commit(entry)
+        except StorageError as failure:
+            return StreamPurged(), errors.STREAM_PURGE_FAILED(err=str(failure))
+        return StreamPurged(True, applied.removed_count), None
+
+    async def get_message(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiMsgGetRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return MsgGetAnswer(), wanted
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return MsgGetAnswer(), errors.STREAM_NOT_FOUND()
+        if not wanted.is_valid_get():
+            return MsgGetAnswer(), errors.BAD_REQUEST()
+        seq = find_message(stream, wanted)
+        try:
+            message = await stream.store.load(seq)
+        except KeyError:
+            return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()
+        except (StorageError, DiskError) as failure:
+            self._host.log.error(str(failure))
+            return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()
+        headers = b"" if wanted.no_hdr else message.headers
+        stored = StoredMsg(to_text(message.subject), seq, headers, message.payload, message.time_ns)
+        return MsgGetAnswer(stored), None
+
+    async def delete_message(self, request: Request) -> Answer:
+        wanted = request.decode(JSApiMsgDeleteRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return Success(), wanted
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return Success(), errors.STREAM_NOT_FOUND()
+        entry = stream.leader.delete_message(wanted)
+        if isinstance(entry, ApiError):
+            return Success(), entry
+        try:
+            applied = await stream.commit(entry)
+        except StorageError as failure:
+            return Success(), errors.STREAM_MSG_DELETE_FAILED(err=str(failure))
+        if not applied.removed:
+            return Success(), errors.SEQUENCE_NOT_FOUND(seq=wanted.seq)
+        return Success(True), None
+
+
+def find_message(stream: StreamService, wanted: JSApiMsgGetRequest) -> int:
+    """The sequence that a get names; 0 if there is none."""
+    store = stream.store
+    if wanted.last_by_subj:
+        pattern = to_bytes(wanted.last_by_subj)
+        return store.last_seq_of(pattern) if is_valid_subject(pattern) else 0
+    seq = wanted.seq
+    if wanted.start_time_ns is not None:
+        seq = store.seq_at_time(wanted.start_time_ns)
+    if wanted.next_by_subj:
+        return store.next_matching((to_bytes(wanted.next_by_subj),), max(seq, 1))
+    return store.next_seq(seq) if wanted.start_time_ns is not None else seq
+
+
+def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInfo:
+    """A stream as answers show it, without cluster."""
+    config = stream.config
+    if with_levels:
+        config = attrs.evolve(config, metadata=with_server_level(config.metadata))
+    info = StreamInfo(
+        config=config,
+        created_ns=stream.record.created_ns,
+        state=stream_state(stream),
+        domain=stream.host.options.domain,
+        ts_ns=stream.host.wall_ns(),
+    )
+    return info
+
+
+def stream_state(stream: StreamService) -> StreamState:
+    """What a stream holds."""
+    state = stream.machine.state()
+    if not state.last_seq:
+        state.first_seq = 0
+    state.num_subjects = stream.store.subject_count
+    state.consumer_count = len(stream.consumers)
+    index = stream.store.index
+    lost = index.absent(index.start, index.last, LOST)
+    if lost:
+        seqs = [seq for first, last in lost for seq in range(first, min(last, first + SUBJECTS_PAGE) + 1)]
+        state.lost = LostStreamData(seqs)
+    return state
+
+
+def _deleted(stream: StreamService) -> list[int]:
+    index = stream.store.index
+    ranges = index.absent(index.first, index.last, REMOVED)
+    return [seq for first, last in ranges for seq in range(first, last + 1)]

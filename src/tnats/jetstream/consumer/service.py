@@ -1,0 +1,374 @@
+"""The service of one consumer: carries out what its machine wants, between clients, the stream's store and the journal.
+
+Theory of operation
+-------------------
+*Sending.* A message that is at hand is sent at once, in the call that brought the reason to. If one must be read from
+the disk, it and all behind it wait in `_sending` for a task that lives as long as something waits.
+
+*The log.* What the machine did (`ops`) goes to the consumer's log in batches: at once if somebody waits for it (a
+confirmed ack, a message that its stream may let go of), else when enough has gathered or a moment has passed. So a
+crash forgets the last unconfirmed acks and deliveries, and the messages come again. Confirmations go out when the log
+has what they confirm. The consumer of a memory stream has no log.
+
+*Time.* Whatever happens ends in `settle`, which writes the log if it must and sets the next moment to look again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
+from tnats.jetstream.api.messages import ClusterInfo, ConsumerInfo
+from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
+from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, dead_letter_block, deliverable
+from tnats.jetstream.consumer.machine import ConsumerMachine, Identity
+from tnats.jetstream.consumer.state import ConsumerState, Op, decode_ops, encode_ops
+from tnats.jetstream.host import Host
+from tnats.jetstream.meta.catalogue import ConsumerRecord
+from tnats.jetstream.ports import Client
+from tnats.jetstream.stream.ports import Inbound
+from tnats.limits import CONSUMER_OPS_DELAY_NS, CONSUMER_OPS_UNWRITTEN_MAX
+from tnats.runtime.api import DiskError
+from tnats.storage.commit_log import LocalLog
+from tnats.storage.errors import StorageError, StoreFull
+from tnats.storage.journal import Group, Ticket
+from tnats.storage.message_log import Message
+from tnats.subjects.tokens import to_bytes
+from tnats.wire.headers import get_header
+
+if TYPE_CHECKING:
+    from tnats.jetstream.stream.service import StreamService
+
+SENDING_MAX = 10_000
+"""Messages that wait to be read; the stream's news do not add to them."""
+
+
+@attrs.define(eq=False)
+class _After:
+    """What waits for operations to be in the log."""
+
+    replies: list[bytes] = attrs.field(factory=list)
+    done: list[int] = attrs.field(factory=list)
+    dead_letters: list[DeadLetter] = attrs.field(factory=list)
+
+    def is_urgent(self) -> bool:
+        return bool(self.replies or self.done or self.dead_letters)
+
+
+class ConsumerService:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        host: Host,
+        stream: StreamService,
+        record: ConsumerRecord,
+        state: ConsumerState,
+        group: Group | None,
+        client: Client,
+    ) -> None:
+        """`client` is the one that publishes for all consumers of the account."""
+        self.host = host
+        self.stream = stream
+        self.record = record
+        self.wake_ns: int | None = None
+        self.is_deleted = False
+        self._group = group
+        self._client = client
+        self._ops: list[Op] = []
+        self._ops_due_ns = 0
+        self._after = _After()
+        self._in_flight: deque[_After] = deque()
+        self._sending: deque[Delivery | Status] = deque()
+        identity = Identity(
+            stream.account.name, stream.name, record.name, record.created_ns, host.options.domain or None
+        )
+        now_ns = host.mono_ns()
+        self.machine = ConsumerMachine(
+            identity,
+            record.config,
+            state,
+            stream.store,
+            now_ns=now_ns,
+            wall_offset_ns=host.wall_ns() - now_ns,
+            has_interest=stream.account.bus.has_interest,
+            new_id=host.nuid.next,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def config(self) -> ConsumerConfig:
+        return self.record.config
+
+    def start(self) -> None:
+        """Begin to serve."""
+        if self.config.is_push:
+            self.look_for_interest()
+        else:
+            self._carry_out(self.machine.resume(self.host.mono_ns()))
+            self.settle()
+
+    def stop(self, line: str = "") -> None:
+        """Serve no more; waiting requests are told `line`."""
+        self.is_deleted = True
+        self.host.timers.set(self, None)
+        if line:
+            self._carry_out(self.machine.end_requests(line))
+
+    # ------------------------------------------------------------------ what clients send
+
+    def pull(self, message: Inbound) -> None:
+        """A MSG.NEXT request; `settle` follows."""
+        size = message.header_size
+        level = get_header(message.data[:size], REQUIRED_LEVEL_HEADER) if size else None
+        body = message.data[size:] if size else message.data
+        self._carry_out(self.machine.pull(message.reply, body, self.host.mono_ns(), is_supported=supports(level)))
+
+    def ack(self, message: Inbound, now_ns: int) -> None:
+        """An acknowledgement; `settle` follows."""
+        size = message.header_size
+        body = message.data[size:] if size else message.data
+        self._carry_out(self.machine.ack(message.subject, body, message.reply, now_ns))
+
+    def flow_answered(self, subject: bytes) -> None:
+        """An answer to flow control."""
+        self._carry_out(self.machine.flow_answered(subject, self.host.mono_ns()))
+        self.settle()
+
+    def look_for_interest(self) -> None:
+        """Subscriptions have changed."""
+        if self.config.is_push and not self.is_deleted:
+            is_bound = self.stream.account.bus.has_interest(to_bytes(self.config.deliver_subject))
+            self._carry_out(self.machine.set_bound(is_bound, self.host.mono_ns()))
+            self.settle()
+
+    # ------------------------------------------------------------------ what the stream does
+
+    def stream_advanced(self) -> None:
+        """Messages were stored."""
+        if len(self._sending) < SENDING_MAX:
+            self._carry_out(self.machine.stream_advanced(self.host.mono_ns()))
+            self.settle()
+
+    def stream_removed(self, removed: Iterable[tuple[int, bytes]]) -> None:
+        """Single messages are gone."""
+        self._carry_out(self.machine.stream_removed(removed, self.host.mono_ns()))
+        self.settle()
+
+    def stream_purged(self, below_seq: int) -> None:
+        """Everything below is gone."""
+        self._carry_out(self.machine.stream_purged(below_seq, self.host.mono_ns()))
+        self.settle()
+
+    # ------------------------------------------------------------------ administration
+
+    def reconfigure(self, config: ConsumerConfig) -> None:
+        """An update that the catalogue already has."""
+        self.record.config = config
+        self._carry_out(self.machine.reconfigure(config, self.host.mono_ns()))
+        self.look_for_interest()
+        self.settle()
+
+    def carry_out(self, effects: Effects) -> None:
+        """Effects of what the API did with the machine."""
+        self._carry_out(effects)
+        self.settle()
+
+    def info(self) -> ConsumerInfo:
+        """What CONSUMER.INFO reports."""
+        info = self.machine.info(self.host.mono_ns())
+        info.cluster = ClusterInfo(leader=self.host.options.server_name)
+        return info
+
+    # ------------------------------------------------------------------ effects
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.ops and self._group is not None:
+            self._ops += effects.ops
+        if effects.sends:
+            for send in effects.sends:
+                self._send(send)
+        after = self._after
+        after.replies += effects.acked_replies
+        after.dead_letters += effects.dead_letters
+        if effects.done and self.stream.config.retention != "limits":
+            after.done += effects.done
+        if effects.advisories:
+            self.stream.account.advise(effects.advisories)
+        if effects.is_inactive and not self.is_deleted:
+            self.is_deleted = True
+            self.host.spawn(self.stream.account.delete_consumer, self.stream, self)
+
+    def settle(self) -> None:
+        """Write the log if that is due, and set the next moment. Ends everything that happens to a consumer."""
+        now_ns = self.host.mono_ns()
+        if self._after.is_urgent() or len(self._ops) >= CONSUMER_OPS_UNWRITTEN_MAX:
+            self.flush()
+        elif self._ops and not self._ops_due_ns:
+            self._ops_due_ns = now_ns + CONSUMER_OPS_DELAY_NS
+        if self.is_deleted:
+            return
+        wake_ns = self.machine.next_deadline_ns(now_ns) if len(self._sending) < SENDING_MAX else None
+        if self._ops_due_ns and (wake_ns is None or self._ops_due_ns < wake_ns):
+            wake_ns = self._ops_due_ns
+        self.host.timers.set(self, wake_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """A moment has come (`Sleeper`)."""
+        if self._ops_due_ns and self._ops_due_ns <= now_ns:
+            self.flush()
+        self.machine.wall_offset_ns = self.host.wall_ns() - now_ns
+        self._carry_out(self.machine.tick(now_ns))
+        self.settle()
+
+    # ------------------------------------------------------------------ the log
+
+    def flush(self) -> None:
+        """Put what the machine did into the log."""
+        after, self._after = self._after, _After()
+        self._ops_due_ns = 0
+        if self._group is None or not self._ops:
+            # Nothing new to be made durable, but what is on its way may matter to the confirmation.
+            if self._in_flight:
+                last = self._in_flight[-1]
+                last.replies += after.replies
+                last.done += after.done
+                last.dead_letters += after.dead_letters
+            else:
+                self._follow(after)
+            return
+        ops, self._ops = self._ops, []
+        self._in_flight.append(after)
+        try:
+            self._group.append_nowait((encode_ops(ops),), callback=self._on_ticket)
+        except StorageError as error:
+            self._in_flight.pop()
+            self._on_failure(error)
+            return
+        self.host.store.journal.write_nowait()
+
+    def _on_ticket(self, ticket: Ticket) -> None:
+        after = self._in_flight.popleft()
+        if ticket.error is not None:
+            self._on_failure(ticket.error)
+        else:
+            self._follow(after)
+
+    def _on_failure(self, error: StorageError) -> None:
+        """Nobody hears of a confirmation."""
+        if not isinstance(error, StoreFull):
+            self.stream.trouble = self.stream.trouble or error
+        self.host.log.warn(f"JetStream consumer '{self.stream.name} > {self.name}': {error}")
+
+    def _follow(self, after: _After) -> None:
+        for reply in after.replies:
+            self._client.publish(reply, b"")
+        for letter in after.dead_letters:
+            self.host.spawn(self._publish_dead_letter, letter)
+        if after.done:
+            self.stream.done_with(after.done)
+
+    async def checkpoint(self) -> None:
+        """Let the journal forget what is in the state. Raises StorageError."""
+        if self._group is None or self.is_deleted:
+            return
+        self.flush()
+        # With the log flushed, the state is what the entries up to here have made of it.
+        index, state = self._group.proposed, self.machine.state.encode()
+        await self.host.store.journal.flush()
+        if index > self._group.floor and self._group.last >= index:
+            await self._group.set_state_nowait(index, state).wait()
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(self, send: Delivery | Status) -> None:
+        if self._sending:
+            self._sending.append(send)
+            return
+        if isinstance(send, Status):
+            self._client.publish(send.target, b"", reply=send.reply, headers=send.block)
+            return
+        try:
+            message = self.stream.store.load_nowait(send.seq)
+        except (KeyError, StorageError):
+            return
+        if message is None:
+            self._sending.append(send)
+            self.host.spawn(self._send_rest)
+        else:
+            self._deliver(send, message)
+
+    async def _send_rest(self) -> None:
+        """Send what waits, reading what must be read."""
+        sending = self._sending
+        while sending and not self.is_deleted:
+            send = sending[0]
+            if isinstance(send, Status):
+                self._client.publish(send.target, b"", reply=send.reply, headers=send.block)
+            else:
+                try:
+                    self._deliver(send, await self.stream.store.load(send.seq))
+                except (KeyError, StorageError, DiskError):
+                    pass  # removed meanwhile, or damaged, which the store has reported
+            sending.popleft()
+        sending.clear()
+        self.stream_advanced()
+
+    def _deliver(self, send: Delivery, message: Message) -> None:
+        headers, payload = message.headers, message.payload
+        if send.headers_only or send.pin_id:
+            headers, payload = deliverable(send, headers, payload)
+        self._client.send(send.target, message.subject, payload, reply=send.ack_reply, headers=headers)
+
+    async def _publish_dead_letter(self, letter: DeadLetter) -> None:
+        try:
+            message = await self.stream.store.load(letter.seq)
+        except (KeyError, StorageError, DiskError):
+            return
+        block = dead_letter_block(letter, message.headers, self.stream.name, self.name, message.subject)
+        self._client.publish(to_bytes(letter.target), message.payload, headers=block)
+
+
+async def open_consumer(
+    host: Host,
+    stream: StreamService,
+    record: ConsumerRecord,
+    client: Client,
+    *,
+    start: Callable[[], ConsumerState],
+    is_new: bool,
+) -> ConsumerService:
+    """The service of a consumer: recovered, or from `start` if it is new or its stream is in memory.
+
+    Raises StorageError.
+    """
+    if not has_log(stream, record.config):
+        return ConsumerService(host, stream, record, start(), None, client)
+    group = host.store.journal.group(record.group)
+    if is_new or not group.note:
+        state = start()
+        await group.set_state_nowait(group.last, state.encode()).wait()
+    else:
+        state = ConsumerState.decode(group.note)
+        tracks_acks = record.config.ack_policy != AckPolicy.NONE
+        for entry in await LocalLog(group).replay():
+            if entry.body is None:
+                host.log.error(f"JetStream consumer '{stream.name} > {record.name}': log entry {entry.index} is lost")
+                continue
+            for op in decode_ops(bytes(entry.body)):
+                state.apply(op, tracks_acks=tracks_acks)
+    service = ConsumerService(host, stream, record, state, group, client)
+    host.store.own(record.group, service.checkpoint)
+    return service
+
+
+def has_log(stream: StreamService, config: ConsumerConfig) -> bool:
+    """Whether a consumer's state outlives the process."""
+    return stream.config.storage != "memory" and not config.mem_storage

@@ -1,0 +1,51 @@
+"""What all services of a node share, and what they may ask of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import trio
+
+from tnats.ids import Nuid
+from tnats.jetstream.meta.catalogue import Catalogue
+from tnats.jetstream.options import JetStreamOptions
+from tnats.jetstream.ports import Log
+from tnats.jetstream.stream.batches import BatchBudget
+from tnats.jetstream.timers import Timers
+from tnats.runtime.api import Runtime
+from tnats.storage.store import Store
+from tnats.subjects.draw import Draw
+
+
+@attrs.define(eq=False)
+class Host:
+    """One per node. `nursery` is where services start tasks of their own."""
+
+    runtime: Runtime
+    options: JetStreamOptions
+    log: Log
+    store: Store
+    catalogue: Catalogue
+    timers: Timers
+    nursery: trio.Nursery
+    budget: BatchBudget
+    draw: Draw
+    nuid: Nuid
+
+    def wall_ns(self) -> int:
+        return self.runtime.clock.wall_ns()
+
+    def mono_ns(self) -> int:
+        return self.runtime.clock.mono_ns()
+
+    def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Start a task. What it raises, if it is an Exception, is reported and harms nobody else."""
+        self.nursery.start_soon(self._guard, work, args)
+
+    async def _guard(self, work: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        try:
+            await work(*args)
+        except Exception as bug:
+            self.runtime.process.on_bug(bug, f"jetstream {work.__qualname__}")

@@ -1,0 +1,35 @@
+"""What JetStream is told by the server's configuration."""
+
+from __future__ import annotations
+
+import attrs
+
+from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.limits import MIB
+
+
+@attrs.frozen
+class JetStreamOptions:
+    """Sizes in bytes, -1 for none; durations in nanoseconds."""
+
+    store_dir: str
+    server_name: str = ""
+    server_id: str = ""
+    domain: str = ""
+    sync_interval_ns: int = 0
+    """0: a publish is acknowledged when it is durable. Otherwise power loss may take what came in the last interval."""
+    max_memory: int = -1
+    max_file: int = -1
+    is_strict: bool = True
+    """Unknown fields in requests are errors."""
+    duplicate_window_ns_max: int = 0
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    ingest_msgs_max: int = 100_000
+    ingest_bytes_max: int = 128 * MIB
+    """Published to one stream and not stored yet; beyond it publishers are told 429."""
+    requests_max: int = 10_000
+    info_requests_max: int = 10_000
+    max_payload: int = MIB
+    accounts: dict[str, AccountLimits] = attrs.field(factory=dict)
+    """Accounts that may use JetStream, and their limits."""

@@ -1,0 +1,59 @@
+"""What JetStream asks of the broker, of the log and of time. `tnats.server.jetstream` puts the real things in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tnats.jetstream.stream.ports import Inbound
+
+
+class Client(Protocol):
+    """A client inside the server, in one account (`tnats.broker.internal`)."""
+
+    def subscribe(self, subject: bytes, queue: bytes | None = None) -> Any:
+        """Subscribe to a valid pattern; what comes goes to the client's `deliver`."""
+
+    def end_subscription(self, subscription: Any) -> None:
+        """Undo one `subscribe`."""
+
+    def publish(self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b"") -> int:
+        """Publish; how many subscribers it reached."""
+
+    def publish_all(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        """Publish (subject, payload) pairs in order."""
+
+    def send(self, target: bytes, subject: bytes, payload: bytes, *, reply: bytes, headers: bytes) -> int:
+        """Publish to the subscribers of `target` a message that shows `subject` as its own; how many it reached."""
+
+    def close(self) -> None:
+        """End all subscriptions."""
+
+
+class Bus(Protocol):
+    """One account of the broker."""
+
+    @property
+    def account(self) -> str:
+        """Its name."""
+
+    def client(self, name: str, deliver: Callable[[list[Inbound]], None]) -> Client:
+        """A new internal client; it does not get what it publishes itself."""
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether anybody gets what is published on a literal subject."""
+
+    def on_interest(self, changed: Callable[[bytes], None]) -> None:
+        """Call `changed` with the pattern of every subscription that comes or goes."""
+
+
+class Log(Protocol):
+    """Where lines for people go."""
+
+    def debug(self, text: str) -> None: ...
+
+    def info(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def error(self, text: str) -> None: ...

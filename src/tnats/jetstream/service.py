@@ -1,0 +1,191 @@
+"""JetStream on one server: opens the store, recovers what it holds, and serves until cancelled.
+
+    jetstream = JetStream(runtime, options, log, bus_of)
+    await nursery.start(jetstream.run)       # returns when everything is recovered and served
+
+Ownership, from the outside in: the store with its journal, which outlives everything else; the ticker, the API and
+the tasks of streams and consumers. At an orderly end nothing more is taken in, everything is checkpointed, and the store
+is marked as clean. What fails then costs time at the next start and no data: the journal has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from tnats.errors import TnatsError
+from tnats.ids import Nuid
+from tnats.jetstream.account import AccountService
+from tnats.jetstream.api.consumers import ConsumerCalls
+from tnats.jetstream.api.service import ApiService
+from tnats.jetstream.api.streams import StreamCalls
+from tnats.jetstream.host import Host
+from tnats.jetstream.meta.catalogue import GROUP, Catalogue
+from tnats.jetstream.options import JetStreamOptions
+from tnats.jetstream.ports import Bus, Log
+from tnats.jetstream.stream.batches import BatchBudget
+from tnats.jetstream.stream.open import open_stream
+from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.jetstream.timers import Timers
+from tnats.limits import JETSTREAM_CLOSE_NS_MAX
+from tnats.runtime.api import DiskError, Runtime
+from tnats.storage.errors import StorageError
+from tnats.storage.journal import JournalOptions
+from tnats.storage.store import Store, StoreOptions, open_store
+from tnats.subjects.draw import Draw
+
+
+class JetStream:
+    """See the module's text."""
+
+    def __init__(
+        self, runtime: Runtime, options: JetStreamOptions, log: Log, bus_of: Callable[[str], Bus]
+    ) -> None:
+        """`bus_of` gives the bus of an account by name."""
+        self.runtime = runtime
+        self.options = options
+        self.log = log
+        self._bus_of = bus_of
+        self.is_ready = False
+        """Everything is recovered and served."""
+        self.accounts: dict[str, AccountService] = {}
+        self.unopened: list[str] = []
+        """Streams that could not be brought back, with the reason; their data is left as it is."""
+        self.api: ApiService
+        self._store: Store
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def health(self) -> list[str]:
+        """Why the health check must fail, one line each."""
+        if not self.is_ready:
+            return ["JetStream is recovering"]
+        lines = [*self._store.health(), *self.unopened]
+        for account in self.accounts.values():
+            for stream in account.streams.values():
+                if stream.trouble is not None:
+                    lines.append(f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}")
+        return list(dict.fromkeys(lines))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. Raises StoreLocked, StoreRefused, StorageError, DiskError at the start."""
+        runtime, options = self.runtime, self.options
+        self.log.info("Starting JetStream")
+        self._store = await open_store(
+            runtime.disk,
+            runtime.clock,
+            runtime.chance.entropy,
+            options.store_dir,
+            boot_id=runtime.process.boot_id(),
+            options=StoreOptions(journal=JournalOptions(sync_interval_ns=options.sync_interval_ns)),
+        )
+        async with trio.open_nursery() as outer:
+            outer.start_soon(self._run_store)
+            try:
+                await self._serve(task_status)
+            except trio.Cancelled:
+                with trio.CancelScope(shield=True):
+                    await self._end()
+                raise
+            finally:
+                self._store.stop()
+
+    async def _run_store(self) -> None:
+        # It outlives the cancellation, for the checkpoints of the end; `stop` ends it.
+        with trio.CancelScope(shield=True):
+            await self._store.run()
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            host = await self._make_host(nursery)
+            await self._recover(host)
+            self.api = ApiService(host, {**StreamCalls(host).handlers(), **ConsumerCalls(host).handlers()})
+            nursery.start_soon(host.timers.run)
+            nursery.start_soon(self.api.run)
+            for account in self.accounts.values():
+                account.start()
+                self.api.serve(account)
+            self.is_ready = True
+            task_status.started()
+            await trio.Event().wait()
+
+    async def _make_host(self, nursery: trio.Nursery) -> Host:
+        catalogue = Catalogue(self._store.journal)
+        await catalogue.open()
+        self._store.own(GROUP, catalogue.checkpoint)
+        chance = self.runtime.chance
+        return Host(
+            runtime=self.runtime,
+            options=self.options,
+            log=self.log,
+            store=self._store,
+            catalogue=catalogue,
+            timers=Timers(self.runtime.clock),
+            nursery=nursery,
+            budget=BatchBudget(),
+            draw=Draw(chance.rng("jetstream").getrandbits(64)),
+            nuid=Nuid(chance.rng("jetstream ids")),
+        )
+
+    # ------------------------------------------------------------------ recovery
+
+    async def _recover(self, host: Host) -> None:
+        catalogue = host.catalogue
+        names = dict.fromkeys([*self.options.accounts, *(one.account for one in catalogue.streams.values())])
+        for name in names:
+            limits = self.options.accounts.get(name, AccountLimits())
+            self.accounts[name] = AccountService(host, self._bus_of(name), limits)
+        by_number = {}
+        for record in list(catalogue.streams.values()):
+            account = self.accounts[record.account]
+            try:
+                stream = await open_stream(host, account, record)
+            except (StorageError, DiskError) as failure:
+                self.unopened.append(f"JetStream stream '{record.account} > {record.name}' is offline: {failure}")
+                self.log.error(self.unopened[-1])
+                continue
+            account.streams[record.name] = by_number[record.number] = stream
+            state = stream.machine.state()
+            self.log.info(f"  Restored {state.messages} messages for stream '{record.account} > {record.name}'")
+        for consumer in list(catalogue.consumers.values()):
+            of = by_number.get(consumer.stream)
+            if of is not None:
+                await of.account.open_consumer(of, consumer, is_new=False)
+        await self._drop_orphans(host)
+
+    async def _drop_orphans(self, host: Host) -> None:
+        """Logs of what the catalogue does not have any more: power was lost in the middle of a removal."""
+        if host.catalogue.lost_count:
+            self.log.error("JetStream: the catalogue has lost entries; logs that it does not name are kept")
+            return
+        known = {GROUP, *(one.group for one in host.catalogue.streams.values())}
+        known.update(one.group for one in host.catalogue.consumers.values())
+        for group in host.store.journal.groups:
+            if group.name not in known:
+                self.log.warn(f"JetStream: finishing the removal of {group.name}")
+                await host.store.drop(group.name)
+
+    # ------------------------------------------------------------------ the end
+
+    async def _end(self) -> None:
+        """Take in nothing more, bring everything to rest."""
+        self.is_ready = False
+        if hasattr(self, "api"):
+            self.api.stop()
+        for account in self.accounts.values():
+            account.stop()
+        clock = self.runtime.clock
+        try:
+            with clock.deadline(clock.mono_ns() + JETSTREAM_CLOSE_NS_MAX):
+                for account in self.accounts.values():
+                    for stream in account.streams.values():
+                        for consumer in stream.consumers.values():
+                            await consumer.checkpoint()
+                        await stream.checkpoint()
+                await self._store.journal.flush()
+        except TnatsError as failure:
+            self.log.warn(f"JetStream: the last checkpoint is incomplete: {failure}")
+        self._store.stop()

@@ -1,0 +1,238 @@
+"""A stream's message log as the stream and consumer machines see it: `StreamStore` and `StreamIndex` over `MessageLog`.
+
+Everything is answered from the log's index. During recovery messages may stand in the files that the journal has yet
+to bring up: they are set aside first (`set_aside`), so that the machine meets each of them at its own place in the
+replay, and are taken back into the index then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tnats.jetstream.stream.entries import Message as Content
+from tnats.storage.index import PLACE_MIN, SubjectFilter
+from tnats.storage.message_log import Message, MessageLog
+from tnats.subjects.tokens import has_wildcard, subject_matches
+
+SHORT_RANGE = 512
+"""Sequences that are looked at one by one rather than through the table of subjects."""
+KNOWN_SUBJECTS_MAX = 100_000
+"""Subjects whose verdict is kept, by filter."""
+
+
+class IndexedStore:
+    """See the module's text."""
+
+    def __init__(self, log: MessageLog) -> None:
+        self.log = log
+        self.index = log.index
+        self.last_time_ns = log.last_time_ns
+        self._aside: dict[int, tuple[int, bytes, int, int, int]] = {}
+        self._matchers: dict[tuple[bytes, ...], _Matcher] = {}
+
+    # ------------------------------------------------------------------ figures
+
+    @property
+    def first_seq(self) -> int:
+        return self.index.first
+
+    @property
+    def last_seq(self) -> int:
+        return self.index.last
+
+    @property
+    def last_ts_ns(self) -> int | None:
+        return self.last_time_ns or None
+
+    @property
+    def messages(self) -> int:
+        return self.index.messages
+
+    @property
+    def total_bytes(self) -> int:
+        return self.index.bytes
+
+    @property
+    def subject_count(self) -> int:
+        return self.index.subject_count
+
+    def message_bytes(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+        return self.log.size_of(subject, headers, payload)
+
+    # ------------------------------------------------------------------ changes
+
+    def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes) -> None:
+        self.last_time_ns = ts_ns
+        if self._aside:
+            held = self._aside.pop(seq, None)
+            if held is not None:
+                self.index.put(*held)
+                return
+        self.log.hold((Message(seq, ts_ns, subject, headers, payload),))
+
+    def skip(self, seq: int, ts_ns: int) -> None:
+        self.last_time_ns = ts_ns
+        self._aside.pop(seq, None)
+        self.log.skip(seq, seq)
+
+    def remove(self, seq: int, *, erase: bool = False) -> bool:
+        return self.log.remove((seq,), erase=erase) > 0
+
+    def remove_before(self, seq: int) -> int:
+        return self.log.raise_start(seq)
+
+    # ------------------------------------------------------------------ one message
+
+    def subject_of(self, seq: int) -> bytes | None:
+        return self.index.subject(seq) if self.index.place(seq) >= PLACE_MIN else None
+
+    def time_of(self, seq: int) -> int | None:
+        return self.index.time_ns(seq) if self.index.place(seq) >= PLACE_MIN else None
+
+    def size_of(self, seq: int) -> int:
+        return self.index.size(seq) if self.index.place(seq) >= PLACE_MIN else 0
+
+    def content_size(self, seq: int) -> int:
+        """Bytes of header block and payload (a few more in files, where the index does not tell whether there are
+        headers).
+        """
+        if self.index.place(seq) < PLACE_MIN:
+            return 0
+        subject = self.index.subject(seq)
+        return self.index.size(seq) - self.log.size_of(subject, b"", b"")
+
+    # ------------------------------------------------------------------ search
+
+    def next_seq(self, seq: int) -> int:
+        return self.index.next_live(seq)
+
+    def last_seq_of(self, pattern: bytes) -> int:
+        return self.index.last_of(_wanted((pattern,)))
+
+    def first_seq_of(self, subject: bytes) -> int:
+        return self.index.next(subject, 1)
+
+    def count_of(self, subject: bytes) -> int:
+        return self.index.count(subject, 1)
+
+    def seqs_of(self, pattern: bytes) -> Iterator[int]:
+        wanted = _wanted((pattern,))
+        seq = self.index.next(wanted, 1)
+        while seq:
+            yield seq
+            seq = self.index.next(wanted, seq + 1)
+
+    def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
+        if not filters:
+            return self.index.next_live(seq)
+        if len(filters) == 1 and not has_wildcard(filters[0]):
+            return self.index.next(filters[0], seq)
+        index, matches = self.index, self._matcher(filters)
+        seq = index.next_live(seq)
+        while seq and not matches(index.subject(seq)):
+            seq = index.next_live(seq + 1)
+        return seq
+
+    def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
+        index = self.index
+        if to_seq >= index.last and to_seq - from_seq > SHORT_RANGE:
+            return index.count(_wanted(filters), from_seq)
+        matches = self._matcher(filters)
+        count = 0
+        seq = index.next_live(from_seq)
+        while seq and seq <= to_seq:
+            count += not filters or matches(index.subject(seq))
+            seq = index.next_live(seq + 1)
+        return count
+
+    def last_matching(self, filters: tuple[bytes, ...]) -> int:
+        return self.index.last_of(_wanted(filters))
+
+    def last_per_subject(self, filters: tuple[bytes, ...]) -> Iterator[int]:
+        return iter(self.index.lasts(_wanted(filters)))
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        index = self.index
+        low, high = index.first, index.last + 1
+        while low < high:
+            middle = (low + high) // 2
+            seq = index.next_live(middle)
+            if not seq or seq >= high or index.time_ns(seq) >= ts_ns:
+                high = middle
+            else:
+                low = seq + 1
+        return index.next_live(low) or index.last + 1
+
+    def subjects(self, pattern: bytes) -> dict[bytes, int]:
+        """Number of messages by subject, for those that match."""
+        return {name: state.messages for name, state in self.index.subjects(_wanted((pattern,))).items()}
+
+    def _matcher(self, filters: tuple[bytes, ...]) -> _Matcher:
+        found = self._matchers.get(filters)
+        if found is None:
+            if len(self._matchers) >= SHORT_RANGE:
+                self._matchers.clear()
+            found = self._matchers[filters] = _Matcher(filters)
+        return found
+
+    # ------------------------------------------------------------------ contents
+
+    def load_nowait(self, seq: int) -> Message | None:
+        """The message if it can be had without waiting. Raises as `MessageLog.load_nowait`."""
+        return self.log.load_nowait(seq)
+
+    async def load(self, seq: int) -> Message:
+        """The message. Raises KeyError, DataDamaged, DiskError."""
+        return await self.log.load(seq)
+
+    # ------------------------------------------------------------------ recovery
+
+    def set_aside(self, last_seq: int) -> None:
+        """Put away what the files hold behind `last_seq`: the journal tells when it is due."""
+        self._aside = {held[0]: held for held in self.index.cut_back(last_seq)}
+
+    def jump_to(self, next_seq: int) -> list[int]:
+        """The journal has lost what came before `next_seq`: take back from the files what they have; which it was."""
+        found = sorted(seq for seq in self._aside if seq < next_seq)
+        for seq in found:
+            held = self._aside.pop(seq)
+            self.index.put(*held)
+            self.last_time_ns = held[4]
+        self.index.extend(next_seq - 1)
+        return found
+
+    def end_recovery(self) -> list[int]:
+        """The journal has nothing more: take back what is left aside; which it was."""
+        return self.jump_to(max(self._aside, default=self.index.last) + 1)
+
+
+class _Matcher:
+    """Whether one of a few patterns matches a subject; remembers the verdicts."""
+
+    def __init__(self, patterns: tuple[bytes, ...]) -> None:
+        self._patterns = patterns
+        self._known: dict[bytes, bool] = {}
+
+    def __call__(self, subject: bytes) -> bool:
+        found = self._known.get(subject)
+        if found is None:
+            if len(self._known) >= KNOWN_SUBJECTS_MAX:
+                self._known.clear()
+            found = any(subject_matches(pattern, subject) for pattern in self._patterns)
+            self._known[subject] = found
+        return found
+
+
+def _wanted(filters: tuple[bytes, ...]) -> SubjectFilter:
+    """Filters as the index takes them."""
+    if not filters or filters == (b">",):
+        return None
+    if len(filters) == 1 and not has_wildcard(filters[0]):
+        return filters[0]
+    matches: Callable[[bytes], bool] = _Matcher(filters)
+    return matches
+
+
+def content(message: Message) -> Content:
+    """A stored message as the stream machine takes it."""
+    return message.subject, message.headers, message.payload

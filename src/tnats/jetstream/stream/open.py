@@ -1,0 +1,95 @@
+"""Opening streams: a new one, or one that the store has, with everything that its log says since the checkpoint.
+
+Entries that the journal has lost are made up for by what the segment files hold: their messages are taken back in, what
+the entries removed stays, and sequences that no file knows are counted as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tnats.jetstream.api.fields import decode
+from tnats.jetstream.host import Host
+from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
+from tnats.jetstream.store import IndexedStore, content
+from tnats.jetstream.stream import entries, snapshot
+from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.entries import Append, Configure
+from tnats.jetstream.stream.machine import StreamMachine
+from tnats.jetstream.stream.note import Note
+from tnats.jetstream.stream.service import StreamService
+from tnats.storage.errors import StorageError
+from tnats.storage.memory_log import MemoryLog
+from tnats.storage.stream_log import NOTE, StreamLog
+
+if TYPE_CHECKING:
+    from tnats.jetstream.account import AccountService
+
+
+async def open_stream(host: Host, account: AccountService, record: StreamRecord) -> StreamService:
+    """The service of a stream, recovered, not started. Raises StorageError, DiskError."""
+    first_seq = max(record.config.first_seq, 1)
+    if record.config.storage == Storage.MEMORY:
+        memory = IndexedStore(MemoryLog(first_sequence=first_seq))
+        return StreamService(host, account, record, StreamMachine(record.config, memory), memory, None)
+    opened = await host.store.open_stream(record.group, first_sequence=first_seq)
+    commit, log = opened.commit, opened.log
+    extra = commit.note[NOTE.size :]
+    note = Note.decode(extra) if extra else Note(encode_config(record.config), first_seq - 1, b"")
+    store = IndexedStore(log)
+    store.set_aside(note.last_seq)
+    machine = StreamMachine(decode(StreamConfig, note.config, strict=False), store)
+    if note.machine:
+        await _restore(machine, store, note.machine)
+    for entry in await commit.replay():
+        if entry.body is None:
+            host.log.error(f"JetStream stream '{account.name} > {record.name}': log entry {entry.index} is lost")
+            continue
+        change = entries.decode(bytes(entry.body))
+        if isinstance(change, Append):
+            if change.next_seq <= store.last_seq + 1:
+                continue  # given to the files alone, after an entry before it was lost
+            await _observe(machine, store, store.jump_to(change.first_seq) if _has_gap(change, store) else ())
+        machine.apply(change)
+    await _observe(machine, store, store.end_recovery())
+    log.end_recovery()
+    group = host.store.journal.group(record.group)
+    service = StreamService(host, account, record, machine, store, group)
+    host.store.own(record.group, service.checkpoint)
+    if machine.config != record.config:  # the catalogue is ahead: power was lost in the middle of an update
+        service.propose(Configure(encode_config(record.config)))
+    _report(host, service, log)
+    return service
+
+
+def _has_gap(change: Append, store: IndexedStore) -> bool:
+    return change.first_seq > store.last_seq + 1
+
+
+async def _restore(machine: StreamMachine, store: IndexedStore, data: bytes) -> None:
+    held = {}
+    for _, seq, _ in orjson.loads(data[1:])["schedules"]:
+        try:
+            message = await store.load(seq)
+        except (KeyError, StorageError):
+            continue
+        held[seq] = (message.time_ns, content(message))
+    snapshot.load(machine, data, held.get)
+
+
+async def _observe(machine: StreamMachine, store: IndexedStore, seqs: Iterable[int]) -> None:
+    """Messages came from the files and not from the log."""
+    for seq in seqs:
+        try:
+            message = await store.load(seq)
+        except (KeyError, StorageError):
+            continue
+        machine.observe(seq, message.time_ns, content(message))
+
+
+def _report(host: Host, service: StreamService, log: StreamLog) -> None:
+    for finding in log.findings:
+        host.log.warn(f"JetStream stream '{service.account.name} > {service.name}': {finding}")

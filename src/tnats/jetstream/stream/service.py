@@ -1,0 +1,391 @@
+"""The service of one stream: between the broker, the machine that decides, the journal and the store.
+
+Theory of operation
+-------------------
+*Publishing.* The broker hands over what one read brought (`ingest`). The leader judges it as a batch; what is to be
+stored becomes one entry, which is proposed to the journal. When the journal has it, the machine and the store apply it
+and the answers go out, all in one go: between a publish and its answer there is no task of this service. A memory
+stream has no journal: its entries are applied at once.
+
+*Order.* Entries commit in the order of proposal, so `_pending` is a queue. If the journal refuses entries, they and all
+behind them fail together, and the leader starts over from what is applied.
+
+*Errors.* No space: publishers are told so for a moment, then it is tried again. Any other failed write freezes the
+store; publishers are told, reads go on, the health check fails.
+
+*Bounds.* What is admitted and not yet stored is bounded in messages and bytes; beyond it publishers get 429.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.host import Host
+from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
+from tnats.jetstream.ports import Client
+from tnats.jetstream.store import IndexedStore, content
+from tnats.jetstream.stream import snapshot
+from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.jetstream.stream.entries import Append, Configure, Entry, Remove, Reply, encode
+from tnats.jetstream.stream.interest import InterestTable
+from tnats.jetstream.stream.leader import Admission, StreamLeader
+from tnats.jetstream.stream.machine import Applied, StreamMachine
+from tnats.jetstream.stream.note import Note
+from tnats.jetstream.stream.ports import Inbound
+from tnats.jetstream.stream.republish import Republisher
+from tnats.jetstream.stream.schedules import Due
+from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
+from tnats.storage.errors import StorageError, StoreFull
+from tnats.storage.journal import Group, Ticket
+from tnats.subjects.tokens import to_bytes
+
+if TYPE_CHECKING:
+    from tnats.jetstream.account import AccountService
+    from tnats.jetstream.consumer.service import ConsumerService
+
+LOOK_AGAIN_NS = 60 * SECOND_NS
+"""Deadlines are wall-clock times, which may jump: none is trusted for longer."""
+TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+
+Done = Callable[[Applied | None, StorageError | None], None]
+"""What became of an entry: applied, or why not."""
+
+
+class StreamService:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        host: Host,
+        account: AccountService,
+        record: StreamRecord,
+        machine: StreamMachine,
+        store: IndexedStore,
+        group: Group | None,
+    ) -> None:
+        """`machine` is recovered; `group`: its log in the journal, None for a memory stream."""
+        self.host = host
+        self.account = account
+        self.record = record
+        self.machine = machine
+        self.store = store
+        self.consumers: dict[str, ConsumerService] = {}
+        self.interest = InterestTable(machine.config.retention)
+        self.leader = StreamLeader(
+            machine, self.interest, host.budget, host.draw, account=account.name, domain=host.options.domain
+        )
+        self.trouble: StorageError | None = None
+        self.wake_ns: int | None = None
+        self.applied_index = group.last if group is not None else 0
+        self._group = group
+        self._journal = host.store.journal
+        self._pending: deque[tuple[Entry, int, Done | None]] = deque()
+        self._pending_bytes = 0
+        self._pending_msgs = 0
+        self._waiting: deque[list[Inbound]] = deque()
+        """Batches that wait for counter totals to be read."""
+        self._full_until_ns = 0
+        self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
+        self._subscriptions: dict[str, Any] = {}
+        self._republisher: Republisher | None = None
+        self._is_writing = False
+        self._checkpointing = trio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def config(self) -> StreamConfig:
+        return self.machine.config
+
+    def start(self) -> None:
+        """Take in what is published from now on."""
+        self._follow_config()
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Take in nothing more."""
+        self._client.close()
+        self._subscriptions.clear()
+        self.host.timers.set(self, None)
+
+    def _follow_config(self) -> None:
+        config = self.config
+        wanted = {} if config.mirror is not None or config.sealed else dict.fromkeys(config.subjects)
+        for subject in [subject for subject in self._subscriptions if subject not in wanted]:
+            self._client.end_subscription(self._subscriptions.pop(subject))
+        for subject in wanted:
+            if subject not in self._subscriptions:
+                self._subscriptions[subject] = self._client.subscribe(to_bytes(subject))
+        self._republisher = None
+        if config.republish is not None and config.republish.dest:
+            self._republisher = Republisher(config, self.host.draw)
+
+    # ------------------------------------------------------------------ publishing
+
+    def ingest(self, batch: list[Inbound]) -> None:
+        """Take in what was published on the stream's subjects."""
+        if self._pending_bytes and self._is_flooded(len(batch)):
+            self._refuse(batch, errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
+        elif self.trouble is not None:
+            self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(self.trouble)))
+        elif self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
+            self._refuse(batch, errors.STORAGE_RESOURCES_EXCEEDED())
+        elif self.config.allow_msg_counter:
+            self._waiting.append(batch)
+            if len(self._waiting) == 1 and not self._count_nowait():
+                self.host.spawn(self._count)
+        else:
+            self._admit(batch)
+
+    def _is_flooded(self, count: int) -> bool:
+        options = self.host.options
+        return self._pending_bytes >= options.ingest_bytes_max or self._pending_msgs + count > options.ingest_msgs_max
+
+    def _admit(self, batch: list[Inbound]) -> None:
+        self._take(self.leader.admit(batch, self.host.wall_ns()))
+
+    def _take(self, admission: Admission) -> None:
+        if admission.replies:
+            self._client.publish_all(admission.replies)
+        if admission.advisories:
+            self.account.advise(admission.advisories)
+        if admission.entry is not None:
+            self.propose(admission.entry)
+
+    def _refuse(self, batch: list[Inbound], error: errors.ApiError, headers: bytes = b"") -> None:
+        if self.config.no_ack:
+            return
+        payload = self.leader.refusal(error)
+        for message in batch:
+            if message.reply:
+                self._client.publish(message.reply, payload, headers=headers)
+
+    def _count_nowait(self) -> bool:
+        """Admit the waiting batches of a counter stream while all totals can be had at once."""
+        while self._waiting:
+            for seq in self.leader.wanted_totals(self._waiting[0]):
+                found = self.store.load_nowait(seq)
+                if found is None:
+                    return False
+                self.leader.learn_total(content(found))
+            self._admit(self._waiting.popleft())
+        return True
+
+    async def _count(self) -> None:
+        while not self._count_nowait():
+            for seq in self.leader.wanted_totals(self._waiting[0]):
+                self.leader.learn_total(content(await self.store.load(seq)))
+
+    # ------------------------------------------------------------------ the log
+
+    def propose(self, entry: Entry, done: Done | None = None) -> None:
+        """Put an entry into the log; it is applied when the log has it."""
+        if self._group is None:
+            self._apply(entry, done)
+            return
+        body = encode(entry)
+        self._pending.append((entry, len(body), done))
+        self._pending_bytes += len(body)
+        if isinstance(entry, Append):
+            self._pending_msgs += len(entry.messages)
+        try:
+            self._group.append_nowait((body,), callback=self._on_ticket)
+        except StorageError as error:
+            self._fail_all(error)
+            return
+        self._journal.write_nowait()
+
+    async def commit(self, entry: Entry) -> Applied:
+        """Propose, and wait until it is applied. Raises StorageError."""
+        outcome: list[tuple[Applied | None, StorageError | None]] = []
+        happened = trio.Event()
+
+        def done(applied: Applied | None, error: StorageError | None) -> None:
+            outcome.append((applied, error))
+            happened.set()
+
+        self.propose(entry, done)
+        await happened.wait()
+        applied, error = outcome[0]
+        if applied is None:
+            assert error is not None
+            raise error
+        return applied
+
+    def _on_ticket(self, ticket: Ticket) -> None:
+        if ticket.error is not None:
+            self._fail_all(ticket.error)
+        elif self._pending:
+            entry, size, done = self._pending.popleft()
+            self._pending_bytes -= size
+            if isinstance(entry, Append):
+                self._pending_msgs -= len(entry.messages)
+            self.applied_index += 1
+            self._apply(entry, done)
+
+    def _fail_all(self, error: StorageError) -> None:
+        """Nothing that is pending will be applied. Whether it is stored is not known, so publishers hear nothing."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, deque()
+        self._pending_bytes = self._pending_msgs = 0
+        if isinstance(error, StoreFull):
+            self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
+            self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
+        elif self.trouble is None:
+            self.trouble = error
+            self.host.log.error(f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}")
+        self.account.advise(self.leader.reset())
+        for _, _, done in pending:
+            if done is not None:
+                done(None, error)
+
+    def _apply(self, entry: Entry, done: Done | None) -> None:
+        applied = self.machine.apply(entry)
+        self.leader.applied(entry)
+        if isinstance(entry, Append):
+            answers = self.leader.answers(entry)
+            if answers:
+                self._client.publish_all(answers)
+            if self._republisher is not None:
+                self._republish(self._republisher, entry, applied)
+        elif isinstance(entry, Configure):
+            self._follow_config()
+        if self.consumers:
+            self._tell_consumers(applied)
+        if done is not None:
+            done(applied, None)
+        self._set_timer()
+        if self.store.log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not self._is_writing:
+            self._is_writing = True
+            self.host.spawn(self._write)
+
+    def _republish(self, republisher: Republisher, entry: Append, applied: Applied) -> None:
+        for offset, message in enumerate(entry.messages):
+            if offset in entry.dropped:
+                continue
+            built = republisher.build(message, entry.first_seq + offset, entry.ts_ns, applied.previous[offset])
+            if built is not None:
+                subject, headers, payload = built
+                self._client.publish(subject, payload, headers=headers)
+
+    def _tell_consumers(self, applied: Applied) -> None:
+        for consumer in list(self.consumers.values()):
+            if applied.removed_below:
+                consumer.stream_purged(applied.removed_below)
+            if applied.removed:
+                consumer.stream_removed(applied.removed)
+            if applied.next_seq > applied.first_seq:
+                consumer.stream_advanced()
+
+    async def _write(self) -> None:
+        """Bring messages to their segment files."""
+        try:
+            await self.store.log.write()
+        finally:
+            self._is_writing = False
+        if self.store.log.trouble is not None and not isinstance(self.store.log.trouble, StoreFull):
+            self.trouble = self.store.log.trouble
+
+    # ------------------------------------------------------------------ what consumers are done with
+
+    def done_with(self, seqs: list[int]) -> None:
+        """A consumer is done with these messages, durably."""
+        if self.config.retention == Retention.LIMITS or self.trouble is not None:
+            return
+        gone = self.interest.removable(self.store, seqs)
+        if gone:
+            self.propose(Remove(tuple(gone)))
+
+    def add_consumer(self, consumer: ConsumerService) -> None:
+        """A consumer was made, or its filters changed."""
+        self.consumers[consumer.name] = consumer
+        self.interest.put(consumer.name, consumer.machine)
+
+    def remove_consumer(self, name: str) -> None:
+        """A consumer is gone."""
+        self.consumers.pop(name, None)
+        self.interest.discard(name)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Interest may have ended: let go of what nobody needs."""
+        if self.config.retention == Retention.INTEREST:
+            self.host.spawn(self._sweep)
+
+    async def _sweep(self) -> None:
+        seq = 1
+        while seq and self.trouble is None:
+            gone, seq = self.interest.sweep(self.store, seq)
+            if gone:
+                self.propose(Remove(tuple(gone)))
+            await trio.lowlevel.checkpoint()
+
+    # ------------------------------------------------------------------ time
+
+    def _set_timer(self) -> None:
+        deadline_ns = self.leader.next_deadline_ns()
+        if deadline_ns is None:
+            if self.wake_ns is not None:
+                self.host.timers.set(self, None)
+            return
+        wait_ns = min(max(deadline_ns - self.host.wall_ns(), 0), LOOK_AGAIN_NS)
+        self.host.timers.set(self, self.host.mono_ns() + wait_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """A deadline has come (`Sleeper`)."""
+        wall_ns = self.host.wall_ns()
+        if self.trouble is None:
+            expire, markers = self.leader.expire(wall_ns)
+            if expire is not None:
+                self.propose(expire)
+            self._take(markers)
+            due = self.leader.due_schedules(wall_ns)
+            if due:
+                self.host.spawn(self._fire, due)
+                return
+        self._set_timer()
+
+    async def _fire(self, due: Iterable[Due]) -> None:
+        """Store what schedules have produced."""
+        for one in due:
+            try:
+                schedule = content(await self.store.load(one.seq))
+                source = self.store.last_seq_of(one.source) if one.source else 0
+                sample = content(await self.store.load(source)) if source else schedule
+            except (KeyError, StorageError):
+                continue
+            self._take(self.leader.fire(one, schedule, (sample[1], sample[2]), self.host.wall_ns()))
+        self._set_timer()
+
+    # ------------------------------------------------------------------ administration
+
+    async def reconfigure(self, config: StreamConfig) -> None:
+        """An update that the catalogue already has. Raises StorageError."""
+        self.record.config = config
+        await self.commit(Configure(encode_config(config)))
+
+    async def checkpoint(self) -> None:
+        """Let the journal forget what is applied. Raises StorageError."""
+        if self._group is None:
+            return
+        async with self._checkpointing:
+            index = self.applied_index
+            if index <= self._group.floor:
+                return
+            note = Note(encode_config(self.config), self.store.last_seq, snapshot.save(self.machine))
+            await self._journal.flush()
+            log_note = await self.store.log.checkpoint()
+            await self._group.set_state_nowait(index, log_note + note.encode()).wait()
+            await self.store.log.release()
+
+    def answer(self, replies: list[Reply]) -> None:
+        """Publish in the stream's name."""
+        self._client.publish_all(replies)

@@ -1,0 +1,267 @@
+"""The consumer machine against a model that keeps a list of messages and looks at all of them every time."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.jetstream.consumers import Rig
+from tests.unit.jetstream.stores import SECOND
+
+from tnats.jetstream.consumer.acks import parse_subject
+from tnats.jetstream.consumer.config import AckPolicy
+from tnats.jetstream.consumer.effects import Delivery, Effects
+
+ACK_WAIT_S = 10
+SUBJECTS = ("s.a", "s.b", "t.a")
+
+
+@attrs.define
+class Known:
+    """What the model knows of one message. `free_from_ns`: not before, but from then on, it may be sent again."""
+
+    subject: str
+    deliveries: int = 0
+    is_acked: bool = False
+    is_given_up: bool = False
+    is_removed: bool = False
+    sent_ns: int = 0
+    free_from_ns: int = 0
+    last: Delivery | None = None
+
+
+class ConsumerAgainstModel(RuleBasedStateMachine):
+    """At-least-once, order, limits and counts, through restarts from the log."""
+
+    @initialize(
+        max_deliver=st.sampled_from([-1, 1, 3]),
+        max_ack_pending=st.sampled_from([-1, 2, 5]),
+        filters=st.sampled_from([[], ["s.>"], ["s.a", "t.a"]]),
+        policy=st.sampled_from([AckPolicy.EXPLICIT, AckPolicy.ALL]),
+        has_backoff=st.booleans(),
+        per_subject=st.sampled_from(["", "1", "2"]),
+    )
+    def begin(
+        self,
+        max_deliver: int,
+        max_ack_pending: int,
+        filters: list[str],
+        policy: AckPolicy,
+        has_backoff: bool,
+        per_subject: str,
+    ) -> None:
+        backoff_ns = [2 * SECOND, 7 * SECOND][: max_deliver if max_deliver > 0 else 2] if has_backoff else []
+        self.per_subject = int(per_subject) if per_subject and policy == AckPolicy.EXPLICIT else 0
+        metadata = {"tnats.max_ack_pending_per_subject": per_subject} if self.per_subject else {}
+        self.rig = Rig(
+            ack_policy=policy,
+            max_deliver=max_deliver,
+            max_ack_pending=max_ack_pending,
+            filter_subjects=filters,
+            ack_wait_ns=0 if has_backoff else ACK_WAIT_S * SECOND,
+            backoff_ns=backoff_ns,
+            metadata=metadata,
+        )
+        self.waits_ns = backoff_ns or [ACK_WAIT_S * SECOND]
+        self.known: dict[int, Known] = {}
+        self.floor = (0, 0)
+        self.consumer_seq = 0
+        self.highest_first = 0
+
+    # ------------------------------------------------------------------ what happens
+
+    @rule(subject=st.sampled_from(SUBJECTS), count=st.integers(1, 3))
+    def publish(self, subject: str, count: int) -> None:
+        for _ in range(count):
+            self.known[self.rig.index.last_seq + 1] = Known(subject)
+            self.rig.store(subject)
+            self.hear()
+
+    @rule(batch=st.integers(1, 4), waits=st.booleans())
+    def pull(self, batch: int, waits: bool) -> None:
+        tail = '"expires":3000000000' if waits else '"no_wait":true'
+        told = self.rig.pull(f'{{"batch":{batch},{tail}}}')
+        self.hear()
+        if "R 404 No Messages" in told:
+            overdue = [
+                one for one in self.known.values() if self.is_pending(one) and one.free_from_ns <= self.rig.now_ns
+            ]
+            assert not overdue, "nothing to be had, though a message is due again"
+
+    @rule(seconds=st.sampled_from([0.5, 2.5, 8.0, 11.0]))
+    def sleep(self, seconds: float) -> None:
+        end_ns = self.rig.now_ns + round(seconds * SECOND)
+        for _ in range(1000):
+            deadline_ns = self.rig.machine.next_deadline_ns(self.rig.now_ns)
+            if deadline_ns is None or deadline_ns > end_ns:
+                break
+            self.rig.now_ns = max(self.rig.now_ns, deadline_ns)
+            self.rig.take(self.rig.machine.tick(self.rig.now_ns))
+            self.note_given_up()
+            self.hear()
+        else:
+            raise AssertionError("a deadline that never moves on")
+        self.rig.now_ns = end_ns
+
+    @precondition(lambda self: any(one.last for one in self.known.values()))
+    @rule(data=st.data(), word=st.sampled_from(["+ACK", "-NAK", '-NAK {"delay":4000000000}', "+WPI", "+TERM", "huh"]))
+    def answer(self, data: st.DataObject, word: str) -> None:
+        seq = data.draw(st.sampled_from([seq for seq, one in self.known.items() if one.last]))
+        one = self.known[seq]
+        assert one.last is not None
+        was_pending = self.is_pending(one)
+        effects = self.rig.ack(one.last, word, reply="A")
+        if not one.is_removed:
+            assert effects.acked_replies == [b"A"]
+        if word in ("+ACK", "+TERM"):
+            if word == "+ACK" and self.rig.config.ack_policy == AckPolicy.ALL:
+                for below in range(1, seq + 1):
+                    if below in self.known and self.is_pending(self.known[below]):
+                        self.known[below].is_acked = True
+            elif was_pending:
+                one.is_acked = True
+        elif was_pending and word == "-NAK":
+            one.free_from_ns = 0
+        elif was_pending and "delay" in word:
+            one.free_from_ns = self.rig.now_ns + 4 * SECOND
+        elif was_pending and word == "+WPI":
+            one.free_from_ns = self.rig.now_ns + self.wait_ns(one.deliveries)
+        self.note_given_up()
+        self.hear()
+
+    @precondition(lambda self: bool(self.rig.index.held))
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        seq = data.draw(st.sampled_from(sorted(self.rig.index.held)))
+        self.known[seq].is_removed = True
+        self.rig.remove(seq)
+        self.hear()
+
+    @precondition(lambda self: bool(self.rig.index.held))
+    @rule(data=st.data())
+    def purge(self, data: st.DataObject) -> None:
+        below = data.draw(st.integers(1, self.rig.index.last_seq + 1))
+        self.rig.index.remove_before(below)
+        for seq, one in self.known.items():
+            one.is_removed = one.is_removed or seq < below
+        self.rig.take(self.rig.machine.stream_purged(below, self.rig.now_ns))
+        self.hear()
+
+    @rule()
+    def restart(self) -> None:
+        """The leader is gone with its requests; a new one goes on from the log."""
+        self.rig.restart()
+        for one in self.known.values():
+            if one.deliveries:
+                one.free_from_ns = one.sent_ns + self.wait_ns(one.deliveries)
+        self.sleep(0)
+
+    # ------------------------------------------------------------------ what must hold
+
+    def hear(self) -> None:
+        """Check what was delivered since the last time."""
+        for send in self.rig.sent:
+            if isinstance(send, Delivery):
+                self.check_delivery(send)
+        self.rig.sent.clear()
+
+    def check_delivery(self, delivery: Delivery) -> None:
+        one = self.known[delivery.seq]
+        place = parse_subject(delivery.ack_reply)
+        assert place is not None
+        assert not one.is_acked
+        assert not one.is_given_up
+        assert not one.is_removed
+        assert self.is_wanted(one)
+        assert one.free_from_ns <= self.rig.now_ns, "sent again before its time"
+        one.deliveries += 1
+        assert place.deliveries == one.deliveries
+        if self.rig.config.max_deliver > 0:
+            assert one.deliveries <= self.rig.config.max_deliver
+        assert place.consumer_seq == self.consumer_seq + 1
+        self.consumer_seq += 1
+        if one.deliveries == 1 and not self.per_subject:
+            assert delivery.seq > self.highest_first, "first deliveries out of order"
+            assert not any(
+                self.is_ahead(other) for seq, other in self.known.items() if self.highest_first < seq < delivery.seq
+            ), "a message was passed over"
+            self.highest_first = delivery.seq
+        one.sent_ns = self.rig.now_ns
+        one.free_from_ns = self.rig.now_ns + self.wait_ns(one.deliveries)
+        one.last = delivery
+
+    def wait_ns(self, deliveries: int) -> int:
+        return self.waits_ns[min(deliveries, len(self.waits_ns)) - 1]
+
+    def note_given_up(self) -> None:
+        last: Effects = self.rig.log[-1]
+        for advisory in last.advisories:
+            if advisory.type.endswith("max_deliver"):
+                self.known[advisory.fields["stream_seq"]].is_given_up = True
+                assert advisory.fields["deliveries"] == self.rig.config.max_deliver
+
+    def is_wanted(self, one: Known) -> bool:
+        filters = self.rig.config.filter_subjects
+        return not filters or one.subject in filters or ("s.>" in filters and one.subject.startswith("s."))
+
+    def is_ahead(self, one: Known) -> bool:
+        return self.is_wanted(one) and not one.is_removed and not one.deliveries
+
+    def is_pending(self, one: Known) -> bool:
+        return bool(one.deliveries) and not (one.is_acked or one.is_given_up or one.is_removed)
+
+    @invariant()
+    def counts_are_the_models(self) -> None:
+        info = self.rig.machine.info(self.rig.now_ns)
+        assert info.num_pending == sum(1 for one in self.known.values() if self.is_ahead(one))
+        assert info.num_ack_pending == sum(1 for one in self.known.values() if self.is_pending(one))
+        assert info.delivered.consumer_seq == self.consumer_seq
+
+    @invariant()
+    def limits_hold(self) -> None:
+        pending = [one for one in self.known.values() if self.is_pending(one)]
+        if self.rig.config.max_ack_pending > 0:
+            assert len(pending) <= self.rig.config.max_ack_pending
+        if self.per_subject:
+            for subject in SUBJECTS:
+                assert sum(1 for one in pending if one.subject == subject) <= self.per_subject
+
+    @invariant()
+    def the_floor_only_rises(self) -> None:
+        state = self.rig.machine.state
+        floor = (state.floor_consumer_seq, state.floor_stream_seq)
+        assert floor[0] >= self.floor[0]
+        assert floor[1] >= self.floor[1]
+        assert all(seq > floor[1] for seq, one in self.known.items() if self.is_pending(one) or (self.is_ahead(one))), (
+            "the floor is above a message that is not done with"
+        )
+        self.floor = floor
+
+    @invariant()
+    def a_follower_has_the_same_state(self) -> None:
+        assert self.rig.applied.encode() == self.rig.machine.state.encode()
+
+    def teardown(self) -> None:
+        """In the end everything wanted is delivered: acknowledge all that comes until nothing does."""
+        if not hasattr(self, "rig"):
+            return
+        for _ in range(200):
+            self.sleep(11.0)
+            self.pull(4, False)
+            for seq, one in list(self.known.items()):
+                if one.last is not None and self.is_pending(one):
+                    self.rig.ack(one.last)
+                    if self.rig.config.ack_policy == AckPolicy.ALL:
+                        for below in self.known:
+                            if below <= seq and self.is_pending(self.known[below]):
+                                self.known[below].is_acked = True
+                    one.is_acked = True
+                    self.hear()
+            if not any(self.is_ahead(one) or self.is_pending(one) for one in self.known.values()):
+                break
+        assert not any(self.is_ahead(one) or self.is_pending(one) for one in self.known.values())
+
+
+TestConsumerAgainstModel = ConsumerAgainstModel.TestCase
+TestConsumerAgainstModel.settings = settings(stateful_step_count=30)
