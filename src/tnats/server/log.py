@@ -37,8 +37,10 @@ class ServerLog:
         self._use(options, sink)
 
     def _open(self, options: Options) -> LogSink:
+        # nats-server's number counts the file that is written to; one backup is kept at the least.
+        backups_max = max(1, options.logfile_max_num - 1) if options.logfile_max_num > 0 else 0
         return self._runtime.process.open_log(
-            options.log_file or STDERR, size_max=options.logfile_size_limit, backups_max=options.logfile_max_num
+            options.log_file or STDERR, size_max=options.logfile_size_limit, backups_max=backups_max
         )
 
     def _use(self, options: Options, sink: LogSink) -> None:

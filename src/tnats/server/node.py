@@ -245,6 +245,7 @@ class Node:
             if self._read_options is None:
                 raise ConfigError([Problem("can only reload config when a file is provided using -c or --config")])
             new = await self.runtime.processor.offload(self._read_options)
+            self._keep_ports(new)
             changes = differences(self.options, new)
             problems = reload_problems(changes)
             if problems:
@@ -264,6 +265,13 @@ class Node:
         self.configured_wall_ns = self.runtime.clock.wall_ns()
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
         return True
+
+    def _keep_ports(self, new: Options) -> None:
+        """A port that names what any free port turned out to be is no change."""
+        if new.port == self.endpoints.client[1]:
+            new.port = self.options.port
+        if self.endpoints.monitoring is not None and new.http_port == self.endpoints.monitoring[1]:
+            new.http_port = self.options.http_port
 
     async def _move_files(self, old: Options, new: Options) -> None:
         """Write the files by which the server is found where they shall be now, and remove them elsewhere."""

@@ -55,7 +55,7 @@ def _pid_of(path: str) -> int:
     except OSError as error:
         raise TnatsError(f"open {path}: {(error.strerror or '').lower()}") from None
     if not text.isdigit():
-        raise TnatsError(f"invalid pid: {text}")
+        raise TnatsError(f"invalid pid in {path}: {text[:40]}")
     return int(text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.limits import MIB, SECOND_NS
+from tnats.limits import MIB
 from tnats.server.config.accounts import read_enabled
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import quote
@@ -25,12 +25,11 @@ from tnats.server.config.table import Reader, Reading, Refused, Section, option,
 
 DYNAMIC = -1
 """`max_memory_store`, `max_file_store`: computed from the machine."""
-SYNC_INTERVAL_NS = 120 * SECOND_NS
 
 
 def _sync(reading: Reading, node: Node, key: str) -> tuple[int, bool]:
     if isinstance(node.value, str) and node.value.lower() == "always":
-        return SYNC_INTERVAL_NS, True
+        return 0, True
     interval_ns: int = DURATION.read(reading, node, key)
     return interval_ns, False
 
@@ -97,7 +96,10 @@ class JetStreamOptions(Section):
         SIZE, DYNAMIC, aliases=("max_file",), reloadable=True, doc="-1 = three quarters of the free disk"
     )
     sync_interval: tuple[int, bool] = option(
-        Reader("duration or `always`", _sync), (SYNC_INTERVAL_NS, False), aliases=("sync",)
+        Reader("duration or `always`", _sync),
+        (0, True),
+        aliases=("sync",),
+        doc="always = acknowledged when durable; a duration risks what came in the last one",
     )
     domain: str = option(TEXT, "")
     key: str = option(TEXT, "", aliases=("ek", "encryption_key"), secret=True, doc="encrypts the store")
