@@ -83,7 +83,10 @@ class Run:
         self.runtime = runtime
         self.variant = variant
         self.profile = profile
-        self.rng = random.Random(seed)
+        # Apart, so that how many acknowledgements arrive does not shift what the nemesis draws.
+        self.nemesis_rng = random.Random(f"{seed}.nemesis")
+        self.store_rng = random.Random(f"{seed}.store")
+        self.audit_rng = random.Random(f"{seed}.audit")
         self.progress = progress
         self.observed = Observed()
         # One worker more than there are writers: it checks service and reads at the end.
@@ -101,7 +104,7 @@ class Run:
     def on_ack(self, value: str) -> None:
         """Count, and have some of them audited; while one audit is under way no other begins."""
         self.ack_count += 1
-        if self.rng.random() < AUDIT_SHARE:
+        if self.audit_rng.random() < AUDIT_SHARE:
             try:
                 self._audits.send_nowait(value)
             except trio.WouldBlock:
@@ -259,9 +262,9 @@ async def run_variant(
     profile = finding.profiles[profile_name]
     run = Run(runtime, variant, profile, seed, progress)
     started = datetime.fromtimestamp(runtime.clock.wall_ns() / SECOND_NS, UTC).isoformat(timespec="seconds")
-    async with open_workplace(keep=keep) as workplace, open_store(workplace, variant, profile, run.rng) as store:
+    async with open_workplace(keep=keep) as workplace, open_store(workplace, variant, profile, run.store_rng) as store:
         server = ServerProcess(runtime, workplace, target, "n1", store.path, variant.sync_interval)
-        nemesis = Nemesis(runtime, run.recorder, run.observed, server, store, run.rng, lambda: run.ack_count)
+        nemesis = Nemesis(runtime, run.recorder, run.observed, server, store, run.nemesis_rng, lambda: run.ack_count)
         missing = nemesis.missing(variant.faults)
         if missing:
             raise CouldNotRun(f"{finding.id} {variant.name}: {', '.join(missing)} cannot be done to real processes yet")
