@@ -427,6 +427,43 @@ def test_a_lagging_group_is_written_forward() -> None:
     run(test)
 
 
+def test_lost_entries_can_be_learnt_again() -> None:
+    """A replica writes anew what damage took; from then on the entry is read and nothing is missing."""
+
+    async def test() -> None:
+        drive = new_drive()
+        bench = Bench(drive)
+        async with bench.journal() as journal:
+            group = journal.group("raft")
+            for index in range(1, 6):
+                await group.append_nowait([b"entry %d" % index * 9], term=3).wait()
+        (path,) = parts_of(drive.image)
+        drive.image.overwrite(path, b"?" * 20, drive.image.content(path).index(b"entry 3"))
+        async with bench.journal() as journal:
+            group = journal.group("raft")
+            assert group.lost == [(3, 3)]
+            with pytest.raises(DataDamaged):
+                await group.read(3)
+            with pytest.raises(KeyError):
+                group.rewrite_nowait(6, 3, b"")
+            await group.rewrite_nowait(3, 3, b"entry 3" * 9).wait()
+            assert group.lost == []
+            await group.append_nowait([b"six"]).wait()
+        async with bench.journal() as journal:
+            group = journal.group("raft")
+            assert group.lost == []
+            assert [(await group.read(index)).body[:7] for index in range(1, 7)] == [
+                *(b"entry %d" % index for index in range(1, 6)),
+                b"six",
+            ]
+
+    run(test)
+
+
+def parts_of(image: DiskImage) -> list[str]:
+    return [path for path in image.walk() if path.endswith(".part")]
+
+
 def test_cutting_and_dropping() -> None:
     """Entries that a conflict voided are replaced by others; a dropped group is gone, and its name starts anew."""
 

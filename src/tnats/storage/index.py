@@ -1,6 +1,6 @@
 """What a message log knows without reading: where each message stands, its subject and size, and the state by subject.
 
-Arrays in chunks of 4096 sequences (24 bytes a message), and four numbers and a name for each subject. Never
+Arrays in chunks of 1024 sequences (28 bytes a message), and four numbers and a name for each subject. Never
 authoritative: built by scanning the segments, and checked against the record whenever one is read.
 
 Each sequence from `start` to `last` is *live* (its place), *removed*, or *lost*: used, not removed, and nowhere to be
@@ -17,11 +17,12 @@ import attrs
 
 from tnats.errors import ensure
 
-CHUNK_BITS = 12
+CHUNK_BITS = 10
 CHUNK_SIZE = 1 << CHUNK_BITS
 LOST = 0
 REMOVED = 1
 MAX = 1 << 64
+LINK_MAX = 1 << 32
 PLACE_MIN = 2
 """Places from here on mean a message; the owner chooses them."""
 
@@ -39,13 +40,15 @@ class SubjectState:
 
 
 class _Chunk:
-    __slots__ = ("live", "places", "sizes", "subjects", "times")
+    __slots__ = ("links", "live", "places", "sizes", "subjects", "times")
 
     def __init__(self) -> None:
         self.places = array("Q", bytes(8 * CHUNK_SIZE))
         self.subjects = array("I", bytes(4 * CHUNK_SIZE))
         self.sizes = array("I", bytes(4 * CHUNK_SIZE))
         self.times = array("Q", bytes(8 * CHUNK_SIZE))
+        self.links = array("I", bytes(4 * CHUNK_SIZE))
+        """Distance to the next message of the same subject, through removed ones too; 0 when none is known."""
         self.live = 0
 
 
@@ -62,6 +65,8 @@ class MessageIndex:
         self._chunks: dict[int, _Chunk] = {}
         self._unordered = False
         """Whether a chunk was made before one of a lower number."""
+        self._unlinked = False
+        """Whether a message was put between others of its subject, so that links lead past it."""
         self._gaps: list[tuple[int, int]] = []
         """Removed ranges (first, last) outside the chunks, in order."""
         self._ids: dict[bytes, int] = {}
@@ -117,12 +122,17 @@ class MessageIndex:
         chunk.subjects[slot] = identity
         chunk.sizes[slot] = size
         chunk.times[slot] = time_ns
+        chunk.links[slot] = 0
         chunk.live += 1
         self._counts[identity] += 1
         if sequence > self._lasts[identity]:
+            self._link(self._lasts[identity], sequence)
             self._lasts[identity] = sequence
-        if sequence < self._firsts[identity]:
+        elif sequence < self._firsts[identity]:
+            self._link(sequence, self._firsts[identity])
             self._firsts[identity] = sequence
+        elif self._counts[identity] > 1:
+            self._unlinked = True
         self.messages += 1
         self.bytes += size
         if sequence > self.last:
@@ -131,6 +141,11 @@ class MessageIndex:
             self.last = sequence
         elif sequence < self._first:
             self._first = sequence
+
+    def _link(self, sequence: int, following: int) -> None:
+        chunk = self._chunks.get(sequence >> CHUNK_BITS)
+        if chunk is not None and following - sequence < LINK_MAX:
+            chunk.links[sequence & CHUNK_SIZE - 1] = following - sequence
 
     def move(self, sequence: int, place: int) -> None:
         """A live message stands elsewhere now."""
@@ -175,7 +190,7 @@ class MessageIndex:
         chunk.subjects[slot] = 0
         if self._counts[identity]:
             if sequence == self._firsts[identity]:
-                self._firsts[identity] = self._seek_id(identity, sequence + 1)
+                self._firsts[identity] = self._next_of(identity, sequence)
             elif sequence == self._lasts[identity]:
                 self._lasts[identity] = self._seek_id_back(identity, sequence - 1)
         if sequence == self._first:
@@ -202,6 +217,16 @@ class MessageIndex:
         """Put what was made out of order in order: searches are faster afterwards."""
         self._chunks = dict(sorted(self._chunks.items()))
         self._unordered = False
+        if self._unlinked:
+            self._unlinked = False
+            latest: dict[int, int] = {}
+            for number, chunk in self._chunks.items():
+                for slot, identity in enumerate(chunk.subjects):
+                    if identity:
+                        sequence = number << CHUNK_BITS | slot
+                        if identity in latest:
+                            self._link(latest[identity], sequence)
+                        latest[identity] = sequence
 
     def skip(self, first: int, last: int) -> None:
         """Count the sequences of the range as used, and the lost among them as removed."""
@@ -361,6 +386,22 @@ class MessageIndex:
             if other >= number:
                 yield other
 
+    def _next_of(self, identity: int, sequence: int) -> int:
+        """The message of a subject that follows `sequence`, itself one of it (or removed just now); 0 at the last."""
+        if sequence >= self._lasts[identity]:
+            return 0
+        at = sequence
+        while not self._unlinked:
+            chunk = self._chunks.get(at >> CHUNK_BITS)
+            step = chunk.links[at & CHUNK_SIZE - 1] if chunk is not None else 0
+            if step == 0:
+                break
+            at += step
+            chunk = self._chunks.get(at >> CHUNK_BITS)
+            if chunk is not None and chunk.subjects[at & CHUNK_SIZE - 1] == identity:
+                return at
+        return self._seek_id(identity, sequence + 1)
+
     def _seek_id(self, identity: int, sequence: int) -> int:
         for number in self._numbers_from(sequence >> CHUNK_BITS):
             base = number << CHUNK_BITS
@@ -396,7 +437,7 @@ class MessageIndex:
         if not identities or sequence > max(self._lasts[i] for i in identities):
             return 0
         if len(identities) == 1:
-            return self._seek_id(identities.pop(), sequence)
+            return self._next_from(identities.pop(), sequence)
         for number in self._numbers_from(sequence >> CHUNK_BITS):
             base = number << CHUNK_BITS
             subjects = self._chunks[number].subjects
@@ -404,6 +445,14 @@ class MessageIndex:
                 if subjects[slot] in identities:
                     return base + slot
         return 0
+
+    def _next_from(self, identity: int, sequence: int) -> int:
+        if sequence <= self._firsts[identity]:
+            return self._firsts[identity]
+        chunk = self._chunks.get(sequence - 1 >> CHUNK_BITS)
+        if chunk is not None and chunk.subjects[sequence - 1 & CHUNK_SIZE - 1] == identity:
+            return self._next_of(identity, sequence - 1)
+        return self._seek_id(identity, sequence)
 
     def last_of(self, wanted: SubjectFilter, until: int = 0) -> int:
         """The last live sequence (up to `until`, if given) whose subject is wanted; 0 when there is none."""

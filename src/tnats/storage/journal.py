@@ -128,6 +128,12 @@ class Group:
         self.proposed += len(bodies)
         return ticket
 
+    def rewrite_nowait(self, index: int, term: int, body: Buffer) -> Ticket:
+        """Write entry `index`, which is lost, again: a replica has learnt it from another."""
+        if not self.floor < index <= self.proposed:
+            raise KeyError(index)
+        return self._journal.enqueue(self, [(record.ENTRY, self.state.number, index, term, b"", b"", body)], None)
+
     def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
         """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
         return self._journal.enqueue(self, [self._state_record(floor, note)], None)

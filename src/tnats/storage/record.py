@@ -59,6 +59,8 @@ KINDS = frozenset(range(HEADER, MARKER + 1))
 KEY_SIZE_MAX = 0xFFFF
 HEAD_SIZE_MAX = 0xFFFF
 RECORD_SIZE_MAX = 128 * 1024 * 1024
+CORRECTION_SIZE_MAX = 16 * 1024 * 1024
+"""Longer records are not searched for their flipped bit: a wrong length could make that take minutes."""
 
 
 def aligned(size: int) -> int:
@@ -175,7 +177,7 @@ def correct(data: Buffer, position: int, base: int, seed: int) -> tuple[bytes, i
     stated = int.from_bytes(front[8:12], "little")
     room = len(data) - position
     for covered in dict.fromkeys((stated, HEADER_SIZE)):
-        if not HEADER_SIZE <= covered <= room:
+        if not HEADER_SIZE <= covered <= min(room, CORRECTION_SIZE_MAX):
             continue
         checked = bytearray(data[position : position + covered])
         bit = _flipped(memoryview(checked), start)

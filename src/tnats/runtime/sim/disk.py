@@ -66,12 +66,15 @@ class SimDrive:
         self.observer: Callable[[Kind, str], None] | None = None
         self.sync_free_at_ns = 0
         self.locks: dict[str, SimDisk] = {}
+        self.opened: dict[int, int] = {}
+        """How often each node is open in the present incarnation."""
 
     def power_loss(self, policy: CrashPolicy) -> None:
         """Lose what `policy` does not spare. The incarnation must be dead already."""
         self.image.crash(policy, self.rng)
         self.sync_free_at_ns = 0
         self.locks.clear()
+        self.opened.clear()
 
     def wipe(self) -> None:
         """A new empty disk."""
@@ -170,6 +173,7 @@ class SimDisk:
         except ImageError as exc:
             raise disk_error("open", path, exc.code) from None
         self.open_count += 1
+        self.drive.opened[number] = self.drive.opened.get(number, 0) + 1
         return SimFile(self, path, number, readonly=readonly)
 
     async def rename(self, source: str, target: str) -> None:
@@ -214,6 +218,7 @@ class SimDisk:
         await self.take(self.drive.timing.sync_ns, 0, delay)
         if not isinstance(effect, SyncFault):
             self.drive.image.sync_directory(number, before)
+            self.drive.image.forget_unnamed(self.drive.opened)
         elif effect.variant in ("once", "sticky"):
             raise disk_error("sync directory", path, errno.EIO)
 
@@ -359,6 +364,8 @@ class SimFile:
         if not self._closed:
             self._closed = True
             self._disk.open_count -= 1
+            opened = self._disk.drive.opened
+            opened[self._number] = opened.get(self._number, 1) - 1
 
     def _check(self, verb: str, *, changing: bool = False) -> None:
         self._disk.check_alive()

@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 import errno
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -181,6 +181,8 @@ class DiskImage:
         self._shared = False
         self._nodes: dict[int, Node] = {ROOT: DirectoryNode(self._token, {}, {})}
         self._pending: dict[int, Operation] = {}
+        self._unnamed: dict[int, None] = {}
+        """Files whose last name went, durably: kept for those who have them open."""
         self._next_node = ROOT + 1
         self._next_operation = 0
         self._used_bytes = 0
@@ -193,6 +195,7 @@ class DiskImage:
         self._shared = other._shared = True
         other._nodes = self._nodes
         other._pending = self._pending
+        other._unnamed = self._unnamed
         other._next_node = self._next_node
         other._next_operation = self._next_operation
         other._used_bytes = self._used_bytes
@@ -202,6 +205,7 @@ class DiskImage:
         if self._shared:
             self._nodes = dict(self._nodes)
             self._pending = dict(self._pending)
+            self._unnamed = dict(self._unnamed)
             self._shared = False
 
     def _changeable(self, number: int) -> Node:
@@ -461,10 +465,29 @@ class DiskImage:
         elif isinstance(operation, Resize):
             self._changeable_file(operation.node).durable.resize(operation.size)
         else:
+            gone: dict[int, None] = {}
             for directory, name in operation.removed:
-                self._changeable_directory(directory).durable.pop(name, None)
+                number = self._changeable_directory(directory).durable.pop(name, None)
+                if number is not None and isinstance(self._nodes.get(number), FileNode):
+                    gone[number] = None
             for directory, name, number in operation.added:
                 self._changeable_directory(directory).durable[name] = number
+                gone.pop(number, None)
+            self._unnamed.update(gone)
+
+    def forget_unnamed(self, opened: Mapping[int, int]) -> None:
+        """Free the files without a name that nobody has open (`opened`: how often, by node)."""
+        doomed = [number for number in self._unnamed if not opened.get(number)]
+        if doomed:
+            self._unshare()
+            for number in doomed:
+                del self._unnamed[number]
+                self._nodes.pop(number, None)
+            self._pending = {
+                index: operation
+                for index, operation in self._pending.items()
+                if isinstance(operation, NameChange) or operation.node in self._nodes
+            }
 
     # -------------------------------------------------------------- crash
 
@@ -519,6 +542,7 @@ class DiskImage:
                 reached[number] = FileNode(self._token, node.durable.copy(), node.durable.copy())
                 used += node.durable.size
         self._nodes = reached
+        self._unnamed = {}
         self._used_bytes = used
 
     # -------------------------------------------------------------- damage at rest

@@ -288,6 +288,27 @@ def test_damage_at_rest() -> None:
     run(body)
 
 
+def test_removed_files_are_freed() -> None:
+    """A file without a name is kept for those who have it open, and its memory goes with the last of them."""
+
+    async def body(bench: Bench) -> None:
+        file = await bench.disk.open("/f", create=True)
+        file.pwrite([b"x" * 5000], 0)
+        await bench.disk.write_file("/g", b"old")
+        await bench.disk.sync_dir("/")
+        nodes = len(bench.drive.image._nodes)
+        await bench.disk.unlink("/f")
+        await bench.disk.write_file("/g", b"new")
+        assert await file.pread(1, 4999) == b"x"
+        assert len(bench.drive.image._nodes) == nodes
+        file.close()
+        await bench.disk.sync_dir("/")
+        assert len(bench.drive.image._nodes) == nodes - 1
+        assert bench.after_crash() == {"/g": b"new"}
+
+    run(body)
+
+
 def test_the_same_seed_repeats() -> None:
     """Latencies, faults and survivors come from the drive's generator alone."""
 
