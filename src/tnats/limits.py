@@ -154,14 +154,6 @@ ACCEPTS_PER_PASS_MAX = 64
 ACCEPT_PAUSE_NS = SECOND_NS
 """How long a listener rests when the process has no descriptor left."""
 
-BEHIND_BYTES = 2 * MIB
-"""With more waiting than this a client is behind: more than stays in the processor's cache on its way."""
-
-REST_NS = 400_000
-REST_AFTER_BYTES = 64 * KIB
-"""A client that publishes in bulk to one that is behind is not read for so long, after a read of so much: too short
-to be felt (it may still send hundreds of MB/s), and long enough that the other catches up."""
-
 LINGER_NS = SECOND_NS
 """A closed connection's peer has so long to take the last bytes, its -ERR among them."""
 
@@ -274,3 +266,6 @@ CONSUMER_OPS_DELAY_NS = 250_000_000
 
 JETSTREAM_CLOSE_NS_MAX = 20 * SECOND_NS
 """What an orderly end may take for checkpoints; the journal has everything anyway."""
+
+DIRECT_GET_SUBJECTS_MAX = 1024
+"""Subjects whose last messages one direct get may ask for (ADR-31)."""

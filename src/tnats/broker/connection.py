@@ -28,7 +28,7 @@ from tnats.broker.hot import Inbound, Outbound, Plan, Subscription
 from tnats.broker.plan import DENIED, special_plan
 from tnats.errors import ensure
 from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
-from tnats.limits import CONTROL_LINE_BYTES_MAX, LINGER_NS, PAYLOAD_SIZE_MAX, REST_NS, STALL_NS, STALL_PER_READ_NS
+from tnats.limits import CONTROL_LINE_BYTES_MAX, LINGER_NS, PAYLOAD_SIZE_MAX, STALL_NS, STALL_PER_READ_NS
 from tnats.runtime.api import Conn, ConnectionBroken
 from tnats.subjects.tokens import is_valid_literal, is_valid_pattern, to_text
 from tnats.wire import errors
@@ -74,7 +74,7 @@ class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_grants", "_login", "_pause_ns", "_stall_budget_ns", "_wake", "account", "broker",
+        "_first_pong_sent", "_grants", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker",
         "cid", "conn", "connection_type", "inbound", "inbox", "last_in_ns", "name_of_user", "nonce", "options",
         "outbound", "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "rules",
         "stall_count", "started_ns", "state", "stopped_ns", "subscriptions",
@@ -109,7 +109,7 @@ class Connection:
         self._first_pong_sent = False
         self._grants: ReplyGrants | None = None
         self._login: BcryptCheck | None = None
-        self._pause_ns = 0
+        self._stalled = False
         self._stall_budget_ns = STALL_PER_READ_NS
         self._wake = trio.Event()
         self.apply_limits()
@@ -136,8 +136,8 @@ class Connection:
                 self._wake = trio.Event()
                 if self._login is not None:
                     await self._finish_login()
-                if self._pause_ns:
-                    await self._sit_out_pause()
+                if self._stalled:
+                    await self._sit_out_stall()
                 if self.outbound.blocked:
                     await self._write_rest()
             await self._linger()
@@ -539,22 +539,16 @@ class Connection:
     # ------------------------------------------------------------------ falling behind
 
     def on_stall(self) -> None:
-        if not self._pause_ns and self._stall_budget_ns > 0:
-            self._pause_ns = STALL_NS
+        if not self._stalled and self._stall_budget_ns > 0:
+            self._stalled = True
             self._stall_budget_ns -= STALL_NS
             self.stall_count += 1
             self.broker.stall_count += 1
             self._halt()
 
-    def rest(self) -> None:
-        """Let those who are behind catch up a little, while their bytes are still in the processor's cache."""
-        if not self._pause_ns and self.state is not State.CLOSED:
-            self._pause_ns = REST_NS
-            self._halt()
-
-    async def _sit_out_pause(self) -> None:
-        await self.broker.runtime.clock.sleep_ns(self._pause_ns)
-        self._pause_ns = 0
+    async def _sit_out_stall(self) -> None:
+        await self.broker.runtime.clock.sleep_ns(STALL_NS)
+        self._stalled = False
         self._go_on()
 
     def start_read(self, now_ns: int) -> None:

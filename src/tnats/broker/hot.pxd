@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 
 
-cdef Py_ssize_t BEHIND_BYTES, BUFFERS_PER_WRITE_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
+cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
 cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX
 cdef Py_ssize_t SLOW_WORK
 cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
@@ -89,7 +89,7 @@ cdef class Outbound:
     cdef public bytearray stage
     cdef public list queue
     cdef public Py_ssize_t max_pending, sent, used, capacity, queued
-    cdef public bint dirty, behind, blocked, borrowed, closed, gated, drops_when_gated, headers, tracks_replies
+    cdef public bint dirty, blocked, borrowed, closed, gated, drops_when_gated, headers, tracks_replies
     cdef public long long msgs, bytes
     cpdef Py_ssize_t pending(self)
     @cython.locals(head_size=Py_ssize_t, size=Py_ssize_t, used=Py_ssize_t)
@@ -107,7 +107,7 @@ cdef class Outbound:
     cdef lose_stage(self)
     cdef drop_stage(self)
     cpdef bint flush(self) except -1
-    @cython.locals(queue=list, buffers=list, offered=Py_ssize_t, taken=Py_ssize_t, index=Py_ssize_t, complete=bint, pending=Py_ssize_t)
+    @cython.locals(queue=list, buffers=list, offered=Py_ssize_t, taken=Py_ssize_t, index=Py_ssize_t, complete=bint)
     cdef bint write_once(self) except -1
     @cython.locals(queue=list, index=Py_ssize_t)
     cpdef own(self)
@@ -188,7 +188,7 @@ cdef class Origin:
     cdef public Exchange exchange
     cdef public object owner
     cdef public Outbound outbound
-    cdef public bint echo, stalls, ahead
+    cdef public bint echo, stalls
     cdef public Py_ssize_t reply_size, header_size, size
     cpdef Py_ssize_t publish(self, Plan plan, bytes reply, Py_ssize_t header_size, bytes data) except -1
     cpdef Py_ssize_t route_bytes(self, Plan plan, bytes tail) except -1

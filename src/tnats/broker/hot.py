@@ -40,7 +40,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tnats.limits import (
-    BEHIND_BYTES,
     BUFFERS_PER_WRITE_MAX,
     DELIVERIES_PER_FEED_MAX,
     FLUSH_BYTES,
@@ -157,9 +156,9 @@ class Outbound:
     """Bytes on their way to one connection, bounded by `max_pending`."""
 
     __slots__ = (
-        "behind", "blocked", "borrowed", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange",
-        "gated", "headers", "max_pending", "msgs", "owner", "queue", "queued", "sent", "stage", "tracks_replies",
-        "used", "write",
+        "blocked", "borrowed", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange", "gated",
+        "headers", "max_pending", "msgs", "owner", "queue", "queued", "sent", "stage", "tracks_replies", "used",
+        "write",
     )  # fmt: skip
 
     def __init__(
@@ -183,8 +182,6 @@ class Outbound:
         self.gated = False
         """Three quarters full."""
         self.drops_when_gated = False
-        self.behind = False
-        """So much is waiting that its publishers should let it catch up."""
         self.headers = False
         self.tracks_replies = False
         self.msgs = 0
@@ -356,9 +353,8 @@ class Outbound:
             self.queued -= taken
         else:
             self.sent += taken
-        pending = self.queued + self.used - self.sent
-        self.gated = self.gated and pending > self.max_pending // 4 * 3
-        self.behind = pending > BEHIND_BYTES
+        if self.gated and self.queued + self.used - self.sent <= self.max_pending // 4 * 3:
+            self.gated = False
         return complete
 
     def own(self) -> None:
@@ -496,8 +492,6 @@ class Target:
         else:
             if outbound is origin.outbound and not origin.echo:
                 return False
-            if outbound.behind:
-                origin.ahead = True
             if outbound.gated and origin.stalls:
                 if outbound.drops_when_gated:
                     return False
@@ -591,7 +585,7 @@ class Plan:
 class Origin:
     """Who publishes, and the shape of the message being published."""
 
-    __slots__ = ("ahead", "echo", "exchange", "header_size", "outbound", "owner", "reply_size", "size", "stalls")
+    __slots__ = ("echo", "exchange", "header_size", "outbound", "owner", "reply_size", "size", "stalls")
 
     def __init__(self, exchange: Exchange, owner: Any, outbound: Outbound | None) -> None:
         self.exchange = exchange
@@ -601,8 +595,6 @@ class Origin:
         self.echo = True
         self.stalls = False
         """A client: may be made to wait for a gated target."""
-        self.ahead = False
-        """Has published to a target that is behind."""
         self.reply_size = 0
         self.header_size = 0
         self.size = 0

@@ -51,6 +51,13 @@ class PlanTable:
             plan.kept = self._plans.get(subject) is plan
         return plan
 
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether a message on `subject` would reach anybody."""
+        plan = self.find(subject)
+        if plan.epoch != plan.cell.number:
+            self.refresh(plan)
+        return bool(plan.targets or plan.groups or plan.special is not None)
+
     def refresh(self, plan: Plan) -> None:
         """Build `plan` anew. Its lists are replaced, not changed: the old ones may be under iteration."""
         subject = plan.subject

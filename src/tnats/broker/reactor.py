@@ -22,7 +22,6 @@ from tnats.limits import (
     IDLE_LOOKS,
     PASS_BYTES,
     PASSES_PER_CHECKPOINT,
-    REST_AFTER_BYTES,
 )
 from tnats.runtime.api import Conn, ConnectionBroken, Listener, NetworkError, OutOfDescriptors
 from tnats.wire.errors import ClosedReason
@@ -130,10 +129,6 @@ class Reactor:
             connection.close(ClosedReason.CLIENT_CLOSED)
         elif inbound.deferred:
             self._deferred.append(connection)
-        elif inbound.ahead:
-            inbound.ahead = False
-            if count >= REST_AFTER_BYTES:
-                connection.rest()
         return count
 
     def resume(self, connection: Connection) -> None:
