@@ -107,6 +107,7 @@ def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[li
     for replica in evidence.replicas:
         if replica.failure:
             continue
+        broken += misplaced(replica, evidence)
         lost = lost_on(replica, evidence)
         if not lost:
             continue
@@ -126,6 +127,26 @@ def lost_on(replica: Replica, evidence: Evidence) -> list[Operation]:
     held = {stored.value for stored in replica.messages.values()}
     lost = [operation for operation in evidence.acked() if operation.value not in held]
     return sorted(lost, key=lambda operation: int(operation.told("seq")))
+
+
+def misplaced(replica: Replica, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """K4: values that are there, but not where they were acknowledged. K5: values that are there, and that no consumer
+    got.
+    """
+    held = {stored.value for stored in replica.messages.values()}
+    kept = [operation for operation in evidence.acked() if operation.value in held]
+    moved = [op for op in kept if getattr(replica.messages.get(op.told("seq")), "value", None) != op.value]
+    if moved:
+        text = f"{moved[0].value} was acknowledged at {moved[0].told('seq')} and is elsewhere"
+        yield "K4", f"{replica.node} holds {len(moved)} values at other sequences: {text}"
+    for node, pairs in evidence.drained().items():
+        got = {value for _, value in pairs}
+        missed = [op for op in kept if op.value not in got]
+        if missed:
+            yield (
+                "K5",
+                f"consumers at {node} missed {len(missed)} values that {replica.node} holds, {span_text(missed)}",
+            )
 
 
 def span_text(lost: Sequence[Operation]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from tnats.harness.checkers.acked_present import classes
 from tnats.harness.checkers.evidence import Evidence
 from tnats.harness.history import Operation
 from tnats.limits import SECOND_NS
@@ -18,16 +19,16 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 40
 CELL = 3
 COLOURS = {
     "ok": "#4a90d9",
-    "lost-prefix": "#f5a623",
-    "lost-middle": "#d0021b",
-    "lost-postfix": "#bd10e0",
+    "lost_prefix": "#f5a623",
+    "lost_middle": "#d0021b",
+    "lost_postfix": "#bd10e0",
     "unknown": "#9b9b9b",
 }
 LABELS = {
     "ok": "kept",
-    "lost-prefix": "lost before the first that was kept",
-    "lost-middle": "lost between others that were kept",
-    "lost-postfix": "lost after the last that was kept",
+    "lost_prefix": "lost before the first that was kept",
+    "lost_middle": "lost between others that were kept",
+    "lost_postfix": "lost after the last that was kept",
     "unknown": "not acknowledged",
 }
 
@@ -40,25 +41,6 @@ th { white-space: nowrap }
 svg text { font: 12px system-ui, sans-serif; fill: #555 }
 code { background: #f2f2f2; padding: 0 3px }
 """
-
-
-def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
-    """Every publish with its class; losses by sequence."""
-    present = {stored.value for replica in evidence.replicas for stored in replica.messages.values()}
-    present |= {value for pairs in evidence.drained().values() for _, value in pairs}
-    kept = [int(op.told("seq")) for op in evidence.acked() if op.value in present]
-    first, last = (min(kept), max(kept)) if kept else (1 << 62, 0)
-    found = []
-    for operation in evidence.history.operations("publish"):
-        if operation.value in present:
-            name = "ok"
-        elif not operation.is_ok:
-            name = "unknown"
-        else:
-            seq = int(operation.told("seq"))
-            name = "lost-postfix" if seq > last else "lost-prefix" if seq < first else "lost-middle"
-        found.append((operation, name))
-    return found
 
 
 def svg(evidence: Evidence) -> str:
@@ -111,7 +93,7 @@ def marks(marked: Sequence[tuple[Operation, str]], end_ns: int, top_seq: int) ->
         height = int(operation.told("seq") or height)
         spot = (int(across(operation.invoke.time_ns, end_ns)) // CELL, int(down(height, top_seq)) // CELL)
         cells[name][spot] = None
-    for name in ("unknown", "ok", "lost-prefix", "lost-postfix", "lost-middle"):
+    for name in ("unknown", "ok", "lost_prefix", "lost_postfix", "lost_middle"):
         path = "".join(f"M{x * CELL} {y * CELL}h{CELL}v{CELL}h-{CELL}z" for x, y in cells[name])
         if path:
             yield f'<path fill="{COLOURS[name]}" d="{path}"/>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from tests.unit.harness.test_checkers import GOOD, evidence, replica
 
@@ -88,6 +89,20 @@ def test_an_honest_hole_is_no_gap() -> None:
     honest.replicas[0].missing = {3: "damaged (500)"}
     honest.replicas[0].health = "503 damaged: 3"
     assert broken("H", honest) == []
+
+
+def test_a_value_at_another_sequence_breaks_k4() -> None:
+    """Renumbering is no recovery."""
+    assert "K4" in broken("S", evidence(GOOD, n1={1: "0-0", 2: "0-2", 3: "0-1", 4: "0-3"}))
+
+
+def test_a_consumer_that_skips_what_is_there_breaks_k5() -> None:
+    """The store holds it, the reader never got it."""
+    found = evidence(GOOD)
+    (index,) = [place for place, event in enumerate(found.history.events) if event.type == "ok" and event.f == "fetch"]
+    event = found.history.events[index]
+    found.history.events[index] = attrs.evolve(event, value=["0-0", "0-3"], extra={**event.extra, "seqs": [1, 4]})
+    assert broken("S", found) == ["K5"]
 
 
 def test_service_and_stream_must_come_back() -> None:

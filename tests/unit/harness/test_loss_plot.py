@@ -13,7 +13,7 @@ from tnats.harness.loss_plot import classes, page, svg
 def test_each_publish_has_its_class() -> None:
     """By sequence among what was kept."""
     found = classes(evidence({1: "0-0", 2: "0-1", 3: "0-2", 4: "0-3", 5: "0-4"}, n1={2: "0-1", 4: "0-3"}))
-    assert [name for _, name in found] == ["lost-prefix", "ok", "lost-middle", "ok", "lost-postfix"]
+    assert [name for _, name in found] == ["lost_prefix", "ok", "lost_middle", "ok", "lost_postfix"]
 
 
 def test_the_plot_is_well_formed_and_shows_faults() -> None:

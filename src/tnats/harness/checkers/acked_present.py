@@ -15,27 +15,54 @@ from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import Operation
 from tnats.harness.workloads.queue import split_value
 
+CLASSES = ("ok", "lost_prefix", "lost_middle", "lost_postfix", "unknown")
+
 
 def check(evidence: Evidence) -> Result:
-    attempted = {operation.value: operation for operation in evidence.history.operations("publish")}
-    acked = {operation.value: operation for operation in evidence.acked()}
+    classed = classes(evidence)
+    acked = evidence.acked()
     drained = evidence.drained()
     seen = {value for pairs in drained.values() for _, value in pairs}
-    held = {stored.value for replica in evidence.replicas for stored in replica.messages.values()}
-    lost = [operation for value, operation in acked.items() if value not in seen and value not in held]
+    present = seen | held(evidence)
+    counts = dict.fromkeys(CLASSES, 0)
+    for _, name in classed:
+        counts[name] += 1
+    lost = [operation for operation, name in classed if name.startswith("lost")]
+    values = {operation.value for operation in acked}
     figures = {
-        "attempted": len(attempted),
+        "attempted": len(classed),
         "acked": len(acked),
-        "read": len(seen | held),
-        "recovered": len([value for value in attempted if value in seen | held and value not in acked]),
+        "read": len(present),
+        "recovered": len([op for op, name in classed if name == "ok" and op.value not in values]),
         "lost": len(lost),
-        **classify(lost, [operation for operation in acked.values() if operation.value in seen | held]),
-        "lost_by_producer": classify_by_producer(lost, seen | held),
-        "lost_on_node": {
-            node: len(acked.keys() - {value for _, value in pairs}) for node, pairs in sorted(drained.items())
-        },
+        **{name: counts[name] for name in CLASSES if name.startswith("lost")},
+        "lost_by_producer": classify_by_producer(lost, present),
+        "lost_on_node": {node: len(values - {value for _, value in pairs}) for node, pairs in sorted(drained.items())},
     }
-    return result("C1", "acknowledged values are present", faults(evidence, list(acked.values()), seen), figures)
+    return result("C1", "acknowledged values are present", faults(evidence, acked, seen), figures)
+
+
+def held(evidence: Evidence) -> set[str]:
+    """Values that some replica holds."""
+    return {stored.value for replica in evidence.replicas for stored in replica.messages.values()}
+
+
+def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
+    """Every publish with its class; losses by where they lie among the kept ones, by sequence."""
+    present = held(evidence) | {value for pairs in evidence.drained().values() for _, value in pairs}
+    kept = [int(op.told("seq")) for op in evidence.acked() if op.value in present]
+    first, last = (min(kept), max(kept)) if kept else (1 << 62, 0)
+    found = []
+    for operation in evidence.history.operations("publish"):
+        seq = int(operation.told("seq") or 0)
+        if operation.value in present:
+            name = "ok"
+        elif not operation.is_ok:
+            name = "unknown"
+        else:
+            name = "lost_postfix" if seq > last else "lost_prefix" if seq < first else "lost_middle"
+        found.append((operation, name))
+    return found
 
 
 def faults(evidence: Evidence, acked: list[Operation], seen: set[str]) -> Iterable[str]:
@@ -55,17 +82,6 @@ def faults(evidence: Evidence, acked: list[Operation], seen: set[str]) -> Iterab
     for operation in acked:
         if operation.value not in seen:
             yield f"{operation.value} was acknowledged at {operation.told('seq')}; no consumer got it"
-
-
-def classify(lost: list[Operation], kept: list[Operation]) -> dict[str, int]:
-    """Where the lost ones lie among those that were kept, by sequence."""
-    seqs = [operation.told("seq") for operation in kept]
-    first, last = (min(seqs), max(seqs)) if seqs else (1 << 62, 0)
-    counts = {"lost_prefix": 0, "lost_middle": 0, "lost_postfix": 0}
-    for operation in lost:
-        seq = operation.told("seq")
-        counts["lost_postfix" if seq > last else "lost_prefix" if seq < first else "lost_middle"] += 1
-    return counts
 
 
 def classify_by_producer(lost: list[Operation], seen: set[str]) -> dict[str, int]:
