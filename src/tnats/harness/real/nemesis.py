@@ -58,8 +58,12 @@ class Nemesis:
         }
 
     def missing(self, faults: tuple[Fault, ...]) -> list[str]:
-        """Kinds that cannot be carried out here."""
-        return [fault.kind for fault in faults if fault.kind not in self._kinds]
+        """Faults that cannot be carried out here, for their kind or for when they are to happen."""
+        return [
+            str(fault)
+            for fault in faults
+            if fault.kind not in self._kinds or not isinstance(fault.anchor, At | Every | AfterAcks)
+        ]
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
         """Carry out all of them, each at its time, until cancelled."""

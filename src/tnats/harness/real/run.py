@@ -267,7 +267,7 @@ async def run_variant(
         nemesis = Nemesis(runtime, run.recorder, run.observed, server, store, run.nemesis_rng, lambda: run.ack_count)
         missing = nemesis.missing(variant.faults)
         if missing:
-            raise CouldNotRun(f"{finding.id} {variant.name}: {', '.join(missing)} cannot be done to real processes yet")
+            raise CouldNotRun(f"{finding.id} {variant.name}: `{missing[0]}` cannot be done to real processes yet")
         progress("starting the server", 0.0, 1.0)
         await server.start()
         await create_stream(runtime, server, variant)
