@@ -7,12 +7,14 @@ method that changes something returns what the answer needs, or the error of the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 import trio
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.advisories import Advisory, consumer_action, stream_action
+from tnats.jetstream.api.direct import DirectGets
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
@@ -36,6 +38,8 @@ from tnats.storage.errors import StorageError
 from tnats.subjects.tokens import subjects_overlap, to_bytes
 
 FLOW_PREFIX = b"$JS.FC."
+DIRECT_GET_QUEUE = b"_sys_"
+"""Whoever can answer a direct get is a member; one of them does."""
 V1_NUMBERS = 5
 """Tokens behind the consumer's name in an ack subject of the first form."""
 
@@ -50,11 +54,17 @@ class AccountService:
         self.streams: dict[str, StreamService] = {}
         self.stats = ApiStats(level=API_LEVEL)
         self._by_ack_prefix: dict[bytes, ConsumerService] = {}
+        self._by_pull_subject: dict[bytes, ConsumerService] = {}
+        self._pull_subscriptions: dict[bytes, list[Any]] = {}
+        self._direct: dict[bytes, DirectGets] = {}
+        self._direct_subscriptions: dict[str, list[Any]] = {}
         self._bound: dict[bytes, dict[str, ConsumerService]] = {}
         """Push consumers by deliver subject."""
         self._changing = trio.Lock()
         self._sender = bus.client("consumers", self._on_flow_answers)
         self._acks = bus.client("acks", self._on_acks)
+        self._pulls = bus.client("pulls", self._on_pulls)
+        self._gets = bus.client("direct gets", self._on_direct_gets)
         bus.on_interest(self._on_interest)
 
     @property
@@ -66,14 +76,18 @@ class AccountService:
         self._acks.subscribe(b"$JS.ACK.>")
         self._sender.subscribe(FLOW_PREFIX + b">")
         for stream in self.streams.values():
-            stream.start()
+            self._start(stream)
             for consumer in stream.consumers.values():
                 consumer.start()
 
+    def _start(self, stream: StreamService) -> None:
+        stream.start()
+        self._offer_direct_gets(stream)
+
     def stop(self) -> None:
         """Take in nothing more."""
-        self._acks.close()
-        self._sender.close()
+        for client in (self._acks, self._sender, self._pulls, self._gets):
+            client.close()
         for stream in self.streams.values():
             stream.stop()
             for consumer in stream.consumers.values():
@@ -109,6 +123,44 @@ class AccountService:
             touched[consumer.record.number] = consumer
         for consumer in touched.values():
             consumer.settle()
+
+    def _on_pulls(self, batch: list[Inbound]) -> None:
+        touched: dict[int, ConsumerService] = {}
+        for message in batch:
+            consumer = self._by_pull_subject.get(message.subject)
+            if consumer is not None:
+                consumer.pull(message)
+                touched[consumer.record.number] = consumer
+        for consumer in touched.values():
+            consumer.settle()
+
+    def _on_direct_gets(self, batch: list[Inbound]) -> None:
+        for message in batch:
+            _, _, rest = message.subject.partition(b".DIRECT.GET.")
+            gets = self._direct.get(rest.partition(b".")[0])
+            if gets is not None:
+                gets.deliver(message)
+
+    def _api_forms(self, tail: str) -> list[bytes]:
+        """The subjects of a call: with the server's domain, there are two."""
+        domain = self.host.options.domain
+        return [to_bytes(f"$JS.API.{tail}"), *([to_bytes(f"$JS.{domain}.API.{tail}")] if domain else [])]
+
+    def _offer_direct_gets(self, stream: StreamService) -> None:
+        name = to_bytes(stream.name)
+        if stream.config.allow_direct and name not in self._direct:
+            self._direct[name] = DirectGets(self.host, stream, self._gets)
+            patterns = [*self._api_forms(f"DIRECT.GET.{stream.name}"), *self._api_forms(f"DIRECT.GET.{stream.name}.>")]
+            self._direct_subscriptions[stream.name] = [
+                self._gets.subscribe(pattern, DIRECT_GET_QUEUE) for pattern in patterns
+            ]
+        elif not stream.config.allow_direct:
+            self._end_direct_gets(stream)
+
+    def _end_direct_gets(self, stream: StreamService) -> None:
+        self._direct.pop(to_bytes(stream.name), None)
+        for subscription in self._direct_subscriptions.pop(stream.name, ()):
+            self._gets.end_subscription(subscription)
 
     def _on_flow_answers(self, batch: list[Inbound]) -> None:
         for message in batch:
@@ -182,7 +234,7 @@ class AccountService:
             except (StorageError, DiskError) as failure:
                 return errors.STREAM_CREATE(err=str(failure))
             self.streams[stream.name] = stream
-            stream.start()
+            self._start(stream)
         self.advise([stream_action(stream.name, "create", self.host.options.domain or None)])
         return stream, True
 
@@ -203,6 +255,7 @@ class AccountService:
                 await stream.reconfigure(checked)
             except (StorageError, DiskError) as failure:
                 return errors.STREAM_UPDATE(err=str(failure))
+        self._offer_direct_gets(stream)
         stream.sweep()
         self.advise([stream_action(stream.name, "modify", self.host.options.domain or None)])
         return stream
@@ -221,6 +274,7 @@ class AccountService:
                 self._forget(consumer)
                 consumer.stop("409 Consumer Deleted")
             stream.stop()
+            self._end_direct_gets(stream)
             try:
                 for consumer in stream.consumers.values():
                     await self._drop_log(consumer.record.group)
@@ -243,7 +297,6 @@ class AccountService:
                 return errors.STREAM_NOT_FOUND()
             config = request.config
             name = config.name or config.durable_name or self.host.nuid.next()[-8:]
-            config = attrs.evolve(config, name=name)
             old = stream.consumers.get(name)
             checked = consumer_rules.check_create(
                 config,
@@ -260,7 +313,7 @@ class AccountService:
                     return errors.MAXIMUM_CONSUMERS_LIMIT()
             try:
                 if old is None:
-                    return await self._make_consumer(stream, checked)
+                    return await self._make_consumer(stream, name, checked)
                 if old.config != checked:
                     await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
                     self._forget(old)
@@ -272,9 +325,9 @@ class AccountService:
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
 
-    async def _make_consumer(self, stream: StreamService, config: ConsumerConfig) -> ConsumerService:
+    async def _make_consumer(self, stream: StreamService, name: str, config: ConsumerConfig) -> ConsumerService:
         number = self.host.catalogue.next_number()
-        record = ConsumerRecord(stream.record.number, number, self.host.wall_ns(), config)
+        record = ConsumerRecord(stream.record.number, number, name, self.host.wall_ns(), config)
         await self.host.catalogue.put_consumer(record)
         consumer = await self.open_consumer(stream, record, is_new=True)
         consumer.start()
@@ -337,12 +390,18 @@ class AccountService:
 
     def _remember(self, consumer: ConsumerService) -> None:
         self._by_ack_prefix[_ack_prefix(consumer)] = consumer
+        for subject in self._api_forms(f"CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}"):
+            self._by_pull_subject[subject] = consumer
+            self._pull_subscriptions.setdefault(_ack_prefix(consumer), []).append(self._pulls.subscribe(subject))
         if consumer.config.is_push:
             subject = to_bytes(consumer.config.deliver_subject)
             self._bound.setdefault(subject, {})[f"{consumer.stream.name} {consumer.name}"] = consumer
 
     def _forget(self, consumer: ConsumerService) -> None:
         self._by_ack_prefix.pop(_ack_prefix(consumer), None)
+        for subscription in self._pull_subscriptions.pop(_ack_prefix(consumer), ()):
+            self._by_pull_subject.pop(subscription.subject, None)
+            self._pulls.end_subscription(subscription)
         subject = to_bytes(consumer.config.deliver_subject)
         if subject in self._bound:
             self._bound[subject].pop(f"{consumer.stream.name} {consumer.name}", None)

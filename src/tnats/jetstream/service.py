@@ -4,8 +4,8 @@
     await nursery.start(jetstream.run)       # returns when everything is recovered and served
 
 Ownership, from the outside in: the store with its journal, which outlives everything else; the ticker, the API and
-the tasks of streams and consumers. At an orderly end nothing more is taken in, everything is checkpointed, and the store
-is marked as clean. What fails then costs time at the next start and no data: the journal has it.
+the tasks of streams and consumers. At an orderly end nothing more is taken in, everything is checkpointed, and the
+store is marked as clean. What fails then costs time at the next start and no data: the journal has it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ from tnats.subjects.draw import Draw
 class JetStream:
     """See the module's text."""
 
-    def __init__(
-        self, runtime: Runtime, options: JetStreamOptions, log: Log, bus_of: Callable[[str], Bus]
-    ) -> None:
+    def __init__(self, runtime: Runtime, options: JetStreamOptions, log: Log, bus_of: Callable[[str], Bus]) -> None:
         """`bus_of` gives the bus of an account by name."""
         self.runtime = runtime
         self.options = options
@@ -67,7 +65,7 @@ class JetStream:
         for account in self.accounts.values():
             for stream in account.streams.values():
                 if stream.trouble is not None:
-                    lines.append(f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}")
+                    lines += [f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}"]
         return list(dict.fromkeys(lines))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -82,16 +80,20 @@ class JetStream:
             boot_id=runtime.process.boot_id(),
             options=StoreOptions(journal=JournalOptions(sync_interval_ns=options.sync_interval_ns)),
         )
-        async with trio.open_nursery() as outer:
-            outer.start_soon(self._run_store)
-            try:
-                await self._serve(task_status)
-            except trio.Cancelled:
-                with trio.CancelScope(shield=True):
-                    await self._end()
-                raise
-            finally:
-                self._store.stop()
+        try:
+            async with trio.open_nursery() as outer:
+                outer.start_soon(self._run_store)
+                try:
+                    await self._serve(task_status)
+                except trio.Cancelled:
+                    with trio.CancelScope(shield=True):
+                        await self._end()
+                    raise
+                finally:
+                    self._store.stop()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._store.close()
 
     async def _run_store(self) -> None:
         # It outlives the cancellation, for the checkpoints of the end; `stop` ends it.
@@ -166,7 +168,7 @@ class JetStream:
         for group in host.store.journal.groups:
             if group.name not in known:
                 self.log.warn(f"JetStream: finishing the removal of {group.name}")
-                await host.store.drop(group.name)
+                await host.store.drop_group(group.name)
 
     # ------------------------------------------------------------------ the end
 

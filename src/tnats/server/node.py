@@ -14,6 +14,7 @@ A node ends by `shut_down` (at once), by lame duck mode (clients are sent away f
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -31,6 +32,9 @@ from tnats.server.config.problems import ConfigError, Problem
 from tnats.server.config.validation import start_warnings
 from tnats.server.log import ServerLog
 from tnats.server.tracing import TracedBroker, Tracer
+
+if TYPE_CHECKING:
+    from tnats.jetstream.service import JetStream
 
 ReadOptions = Callable[[], Options]
 """Reads the configuration anew and settles it; run off the reactor. Raises ConfigError."""
@@ -70,6 +74,7 @@ class Node:
         self.configured_wall_ns = self.started_wall_ns
         self.endpoints: Endpoints
         self.broker: Broker
+        self.jetstream: JetStream | None = None
         self._tracer: Tracer
         self._read_options = read_options
         self._stopping = trio.Event()
@@ -118,7 +123,11 @@ class Node:
                 self._start_monitoring(monitoring, outer)
             async with trio.open_nursery() as inner:
                 await inner.start(self.broker.run)
-                await self._serve_door(listener, task_status)
+                async with trio.open_nursery() as above_broker:
+                    if self.options.jetstream.enabled:
+                        await above_broker.start(self._make_jetstream().run)
+                    await self._serve_door(listener, task_status)
+                    above_broker.cancel_scope.cancel()
                 inner.cancel_scope.cancel()
             outer.cancel_scope.cancel()
 
@@ -179,6 +188,12 @@ class Node:
         self._tracer.configure(
             max_traced_msg_len=self.options.max_traced_msg_len, headers_only=self.options.trace_headers
         )
+
+    def _make_jetstream(self) -> JetStream:
+        from tnats.server.jetstream import make_jetstream  # most starts need none of it
+
+        self.jetstream = make_jetstream(self)
+        return self.jetstream
 
     async def _open_monitoring(self) -> Listener | None:
         if not self.options.http_port:

@@ -19,6 +19,8 @@ def broker_options(options: Options, server_id: str, listening: Address) -> Brok
     return BrokerOptions(
         server_id=server_id,
         server_name=options.server_name or server_id,
+        jetstream=options.jetstream.enabled,
+        domain=options.jetstream.domain,
         version=NATS_VERSION,
         language_version=language_version(),
         host=host,

@@ -174,6 +174,17 @@ class Store:
         await self._disk.rename(directory, directory + DELETED)
         await self._remove_tree(directory + DELETED)
 
+    async def drop_group(self, name: str) -> None:
+        """Remove a log that is not open here: its owner's removal was cut short."""
+        group = self.journal.group(name)
+        await group.drop_nowait().wait()
+        await self.journal.flush()
+        directory = self._directory(group.state.number)
+        entries = await self._disk.list(f"{self._root}/streams")
+        if any(f"{self._root}/streams/{entry.name}" == directory for entry in entries):
+            await self._disk.rename(directory, directory + DELETED)
+            await self._remove_tree(directory + DELETED)
+
     async def _remove_tree(self, path: str) -> None:
         for entry in await self._disk.list(path):
             inner = f"{path}/{entry.name}"

@@ -185,7 +185,7 @@ class DirectGets:
         if wanted.start_time_ns is not None:
             start = store.seq_at_time(wanted.start_time_ns)
         filters = (to_bytes(wanted.next_by_subj),) if wanted.next_by_subj else ()
-        found = []
+        found: list[int] = []
         seq = store.next_matching(filters, max(start, 1))
         while seq and len(found) < wanted.batch:
             found.append(seq)

@@ -18,7 +18,7 @@ from tnats.jetstream.api import errors, fields
 from tnats.jetstream.api.advisories import api_audit, api_limit_reached
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
-from tnats.jetstream.api.messages import encode_answer
+from tnats.jetstream.api.messages import Empty, encode_answer
 from tnats.jetstream.api.subjects import INFO_CALLS, RESPONSE_TYPES, SYSTEM_ACCOUNT_CALLS, Address, Call, parse
 from tnats.jetstream.host import Host
 from tnats.jetstream.ports import Client
@@ -145,21 +145,20 @@ class ApiService:
         self.inflight = 1
         try:
             outcome = await self._handle(request)
+            if outcome is not None:
+                self.respond(request, *outcome)
         except Exception as bug:
             self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
-            return
         finally:
             self.inflight = 0
-        if outcome is not None:
-            self.respond(request, *outcome)
 
     async def _handle(self, request: Request) -> Answer | None:
         call = request.address.call
         if request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
-            return None, errors.REQUIRED_API_LEVEL()
+            return Empty(), errors.REQUIRED_API_LEVEL()
         handler = self._handlers.get(call)
         if handler is None:
-            return None, errors.CLUSTER_REQUIRED()
+            return Empty(), errors.CLUSTER_REQUIRED()
         return await handler(request)
 
     def respond(self, request: Request, body: Any, error: ApiError | None) -> None:

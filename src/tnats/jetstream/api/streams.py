@@ -236,14 +236,13 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
     config = stream.config
     if with_levels:
         config = attrs.evolve(config, metadata=with_server_level(config.metadata))
-    info = StreamInfo(
+    return StreamInfo(
         config=config,
         created_ns=stream.record.created_ns,
         state=stream_state(stream),
         domain=stream.host.options.domain,
         ts_ns=stream.host.wall_ns(),
     )
-    return info
 
 
 def stream_state(stream: StreamService) -> StreamState:

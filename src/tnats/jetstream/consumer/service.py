@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
-from tnats.jetstream.api.messages import ClusterInfo, ConsumerInfo
+from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
 from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, dead_letter_block, deliverable
 from tnats.jetstream.consumer.machine import ConsumerMachine, Identity
@@ -30,6 +30,7 @@ from tnats.jetstream.consumer.state import ConsumerState, Op, decode_ops, encode
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord
 from tnats.jetstream.ports import Client
+from tnats.jetstream.stream.machine import Applied
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import CONSUMER_OPS_DELAY_NS, CONSUMER_OPS_UNWRITTEN_MAX
 from tnats.runtime.api import DiskError
@@ -54,6 +55,8 @@ class _After:
     replies: list[bytes] = attrs.field(factory=list)
     done: list[int] = attrs.field(factory=list)
     dead_letters: list[DeadLetter] = attrs.field(factory=list)
+    is_removing: bool = False
+    """The stream lets go of messages: the rest follows that."""
 
     def is_urgent(self) -> bool:
         return bool(self.replies or self.done or self.dead_letters)
@@ -183,9 +186,7 @@ class ConsumerService:
 
     def info(self) -> ConsumerInfo:
         """What CONSUMER.INFO reports."""
-        info = self.machine.info(self.host.mono_ns())
-        info.cluster = ClusterInfo(leader=self.host.options.server_name)
-        return info
+        return self.machine.info(self.host.mono_ns())
 
     # ------------------------------------------------------------------ effects
 
@@ -235,12 +236,13 @@ class ConsumerService:
         after, self._after = self._after, _After()
         self._ops_due_ns = 0
         if self._group is None or not self._ops:
-            # Nothing new to be made durable, but what is on its way may matter to the confirmation.
+            self._let_go(after)
+            if after.is_removing:
+                return
             if self._in_flight:
-                last = self._in_flight[-1]
-                last.replies += after.replies
-                last.done += after.done
-                last.dead_letters += after.dead_letters
+                # Nothing new to be made durable, but what is on its way may matter to the confirmation.
+                self._in_flight[-1].replies += after.replies
+                self._in_flight[-1].dead_letters += after.dead_letters
             else:
                 self._follow(after)
             return
@@ -252,14 +254,26 @@ class ConsumerService:
             self._in_flight.pop()
             self._on_failure(error)
             return
+        self._let_go(after)
         self.host.store.journal.write_nowait()
 
     def _on_ticket(self, ticket: Ticket) -> None:
         after = self._in_flight.popleft()
         if ticket.error is not None:
             self._on_failure(ticket.error)
-        else:
+        elif not after.is_removing:
             self._follow(after)
+
+    def _let_go(self, after: _After) -> None:
+        """Have the stream remove what nobody needs any more: in the journal right behind this consumer's log."""
+
+        def done(applied: Applied | None, error: StorageError | None) -> None:
+            if error is None:
+                self._follow(after)
+
+        # Dead letters are read from the stream first.
+        if after.done and not after.dead_letters:
+            after.is_removing = self.stream.done_with(after.done, done)
 
     def _on_failure(self, error: StorageError) -> None:
         """Nobody hears of a confirmation."""
@@ -270,10 +284,8 @@ class ConsumerService:
     def _follow(self, after: _After) -> None:
         for reply in after.replies:
             self._client.publish(reply, b"")
-        for letter in after.dead_letters:
-            self.host.spawn(self._publish_dead_letter, letter)
-        if after.done:
-            self.stream.done_with(after.done)
+        if after.dead_letters:
+            self.host.spawn(self._bury, after)
 
     async def checkpoint(self) -> None:
         """Let the journal forget what is in the state. Raises StorageError."""
@@ -327,13 +339,17 @@ class ConsumerService:
             headers, payload = deliverable(send, headers, payload)
         self._client.send(send.target, message.subject, payload, reply=send.ack_reply, headers=headers)
 
-    async def _publish_dead_letter(self, letter: DeadLetter) -> None:
-        try:
-            message = await self.stream.store.load(letter.seq)
-        except (KeyError, StorageError, DiskError):
-            return
-        block = dead_letter_block(letter, message.headers, self.stream.name, self.name, message.subject)
-        self._client.publish(to_bytes(letter.target), message.payload, headers=block)
+    async def _bury(self, after: _After) -> None:
+        """Publish dead letters, then let the stream remove what goes with them."""
+        for letter in after.dead_letters:
+            try:
+                message = await self.stream.store.load(letter.seq)
+            except (KeyError, StorageError, DiskError):
+                continue
+            block = dead_letter_block(letter, message.headers, self.stream.name, self.name, message.subject)
+            self._client.publish(to_bytes(letter.target), message.payload, headers=block)
+        if after.done:
+            self.stream.done_with(after.done, None)
 
 
 async def open_consumer(

@@ -1,8 +1,8 @@
 """The catalogue of a server on its own: which streams and consumers there are, durable before anybody is told.
 
-It is a log of its own in the node's journal: one JSON entry for each asset made, changed or removed. At a checkpoint the
-whole table becomes the note of that log. An asset is known by a number that is never given out again, so that what is
-left on disk of a removed one is never taken for its successor.
+It is a log of its own in the node's journal: one JSON entry for each asset made, changed or removed. At a checkpoint
+the whole table becomes the note of that log. An asset is known by a number that is never given out again, so that what
+is left on disk of a removed one is never taken for its successor.
 """
 
 from __future__ import annotations
@@ -42,16 +42,13 @@ class StreamRecord:
 
 @attrs.define(eq=False)
 class ConsumerRecord:
-    """A consumer that exists, on the stream of that number."""
+    """A consumer that exists, on the stream of that number. Its configuration may leave the name open."""
 
     stream: int
     number: int
+    name: str
     created_ns: int
     config: ConsumerConfig
-
-    @property
-    def name(self) -> str:
-        return self.config.name
 
     @property
     def group(self) -> str:
@@ -133,7 +130,7 @@ class Catalogue:
             given = change["consumer"]
             consumer = _from_json(ConsumerConfig, given["config"])
             number = given["number"]
-            self.consumers[number] = ConsumerRecord(given["of"], number, given["created"], consumer)
+            self.consumers[number] = ConsumerRecord(given["of"], number, given["name"], given["created"], consumer)
             self._next_number = max(self._next_number, number + 1)
         elif "drop_stream" in change:
             self._drop_stream(change["drop_stream"])
@@ -152,7 +149,7 @@ def _stream_change(record: StreamRecord) -> dict[str, Any]:
 
 
 def _consumer_change(record: ConsumerRecord) -> dict[str, Any]:
-    given = {"number": record.number, "of": record.stream, "created": record.created_ns}
+    given = {"number": record.number, "of": record.stream, "name": record.name, "created": record.created_ns}
     return {"consumer": {**given, "config": fields.to_object(record.config)}}
 
 

@@ -40,6 +40,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     extra = commit.note[NOTE.size :]
     note = Note.decode(extra) if extra else Note(encode_config(record.config), first_seq - 1, b"")
     store = IndexedStore(log)
+    used_seq = log.index.last
     store.set_aside(note.last_seq)
     machine = StreamMachine(decode(StreamConfig, note.config, strict=False), store)
     if note.machine:
@@ -55,6 +56,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
             await _observe(machine, store, store.jump_to(change.first_seq) if _has_gap(change, store) else ())
         machine.apply(change)
     await _observe(machine, store, store.end_recovery())
+    log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
     group = host.store.journal.group(record.group)
     service = StreamService(host, account, record, machine, store, group)

@@ -296,13 +296,14 @@ class StreamService:
 
     # ------------------------------------------------------------------ what consumers are done with
 
-    def done_with(self, seqs: list[int]) -> None:
-        """A consumer is done with these messages, durably."""
+    def done_with(self, seqs: list[int], done: Done | None) -> bool:
+        """A consumer is done with these messages. Whether some go, and `done` is called when they are gone."""
         if self.config.retention == Retention.LIMITS or self.trouble is not None:
-            return
+            return False
         gone = self.interest.removable(self.store, seqs)
         if gone:
-            self.propose(Remove(tuple(gone)))
+            self.propose(Remove(tuple(gone)), done)
+        return bool(gone)
 
     def add_consumer(self, consumer: ConsumerService) -> None:
         """A consumer was made, or its filters changed."""

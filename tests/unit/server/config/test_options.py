@@ -71,7 +71,7 @@ def start_refusals(text: str) -> list[str]:
         ("jetstream { max_mem: 0 }", "jetstream.max_memory_store", 0),
         ("jetstream { max_mem: 1gb }", "jetstream.max_file_store", -1),
         ('jetstream { max_file: "2G" }', "jetstream.max_file_store", 2**31),
-        ("jetstream { sync: always }", "jetstream.sync_interval", (120 * SECOND_NS, True)),
+        ("jetstream { sync: always }", "jetstream.sync_interval", (0, True)),
         ("jetstream { limits { batch { max_msgs: 5 } } }", "jetstream.limits.batch.max_msgs", 5),
         ("cluster { listen: 127.0.0.1:-1, compression: true }", "cluster.compression.mode", "s2_fast"),
         ("leafnodes { compression: on }", "leafnodes.compression.mode", "s2_auto"),

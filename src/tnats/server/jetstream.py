@@ -1,0 +1,101 @@
+"""JetStream's place in a server: its options from the configuration, its buses from the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tnats.auth.users import GLOBAL_ACCOUNT
+from tnats.broker.account import Account
+from tnats.broker.broker import Broker
+from tnats.broker.hot import Subscription
+from tnats.broker.internal import InternalClient
+from tnats.jetstream.options import JetStreamOptions
+from tnats.jetstream.service import JetStream
+from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.runtime.api import Runtime
+from tnats.server.config.jetstream import DYNAMIC
+from tnats.server.config.options import Options
+
+if TYPE_CHECKING:
+    from tnats.server.node import Node
+
+TEMPORARY_DIRECTORY = "/tmp"
+
+
+def make_jetstream(node: Node) -> JetStream:
+    """JetStream of a node whose broker is made."""
+    options = jetstream_options(node.runtime, node.options, node.name, node.server_id)
+
+    def bus_of(name: str) -> BrokerBus:
+        return BrokerBus(node.broker, node.broker.account(name))
+
+    return JetStream(node.runtime, options, node.log, bus_of)
+
+
+def jetstream_options(runtime: Runtime, options: Options, name: str, server_id: str) -> JetStreamOptions:
+    """What JetStream is told."""
+    given = options.jetstream
+    interval_ns, is_always = given.sync_interval
+    return JetStreamOptions(
+        store_dir=store_directory(runtime, options),
+        server_name=name,
+        server_id=server_id,
+        domain=given.domain,
+        sync_interval_ns=0 if is_always else interval_ns,
+        max_memory=_memory_max(runtime, given.max_memory_store),
+        max_file=given.max_file_store,
+        is_strict=given.strict,
+        duplicate_window_ns_max=given.limits.duplicate_window_ns,
+        max_ack_pending=given.limits.max_ack_pending,
+        max_request_batch=given.limits.max_request_batch,
+        ingest_msgs_max=given.max_buffered_msgs,
+        ingest_bytes_max=given.max_buffered_size,
+        requests_max=given.request_queue_limit,
+        info_requests_max=given.info_queue_limit,
+        max_payload=options.max_payload,
+        accounts={GLOBAL_ACCOUNT: AccountLimits()},
+    )
+
+
+def store_directory(runtime: Runtime, options: Options) -> str:
+    """Where the store is; with none configured, one under the directory for temporary files."""
+    configured = options.jetstream.store_dir.rstrip("/")
+    temporary = runtime.process.environment.get("TMPDIR", TEMPORARY_DIRECTORY).rstrip("/")
+    return configured or f"{temporary}/tnats"
+
+
+def _memory_max(runtime: Runtime, configured: int) -> int:
+    return runtime.process.memory_total_bytes() // 4 * 3 if configured == DYNAMIC else configured
+
+
+class BrokerBus:
+    """An account of the broker as JetStream sees it."""
+
+    def __init__(self, broker: Broker, account: Account) -> None:
+        self._broker = broker
+        self._account = account
+
+    @property
+    def account(self) -> str:
+        return self._account.name
+
+    def client(self, name: str, deliver: Callable[[list[Any]], None]) -> InternalClient:
+        return self._broker.internal_client(self._account, name, deliver)
+
+    def has_interest(self, subject: bytes) -> bool:
+        return self._account.plans.has_interest(subject)
+
+    def on_interest(self, changed: Callable[[bytes], None]) -> None:
+        self._account.observers.append(_InterestObserver(changed))
+
+
+class _InterestObserver:
+    def __init__(self, changed: Callable[[bytes], None]) -> None:
+        self._changed = changed
+
+    def on_subscribed(self, subscription: Subscription) -> None:
+        self._changed(subscription.subject)
+
+    def on_unsubscribed(self, subscription: Subscription) -> None:
+        self._changed(subscription.subject)
