@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from tnats.auth.permissions import ReplyGrants, Rules
 from tnats.auth.users import Admitted, BcryptCheck, ConnectionType, Outcome, Refusal, Refused
 from tnats.broker.account import Account, Traffic
 from tnats.broker.control import WITHOUT_ARGUMENTS, Verb, could_begin_verb, split_verb
 from tnats.broker.hot import Inbound, Outbound, Plan, Subscription
+from tnats.broker.identity import Identity, Publishing
 from tnats.broker.plan import DENIED, special_plan
 from tnats.errors import ensure
 from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
@@ -74,10 +74,10 @@ class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_grants", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker",
-        "cid", "conn", "connection_type", "inbound", "inbox", "last_in_ns", "name_of_user", "nonce", "options",
-        "outbound", "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "rules",
-        "stall_count", "started_ns", "state", "stopped_ns", "subscriptions",
+        "_first_pong_sent", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
+        "connection_type", "identity", "inbound", "inbox", "last_in_ns", "nonce", "options", "outbound",
+        "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns",
+        "state", "stopped_ns", "subscriptions",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: Conn, cid: int, connection_type: ConnectionType, now_ns: int) -> None:
@@ -92,9 +92,8 @@ class Connection:
         self.inbound = Inbound(broker.exchange, self, self.outbound, conn)
         self.inbox = None
         self.account: Account = broker.account()
-        self.rules: Rules | None = None
         self.options = ConnectOptions()
-        self.name_of_user = ""
+        self.identity = Identity()
         self.nonce = ""
         self.subscriptions: dict[bytes, Subscription] = {}
         """By sid."""
@@ -107,7 +106,6 @@ class Connection:
         self.pings_outstanding = 0
         self.stall_count = 0
         self._first_pong_sent = False
-        self._grants: ReplyGrants | None = None
         self._login: BcryptCheck | None = None
         self._stalled = False
         self._stall_budget_ns = STALL_PER_READ_NS
@@ -363,18 +361,14 @@ class Connection:
 
     def _take_user(self, outcome: Admitted) -> None:
         """Name and permissions."""
-        user = outcome.user
-        self.name_of_user = outcome.name
-        self.rules = Rules(user.permissions) if user is not None and user.permissions is not None else None
-        responses = self.rules.responses if self.rules is not None else None
-        self._grants = ReplyGrants(responses) if responses is not None else None
-        self.outbound.tracks_replies = self._grants is not None
+        self.identity = Identity(outcome)
+        self.outbound.tracks_replies = self.identity.may_respond
         self.forget_plans()
 
     def forget_plans(self) -> None:
         """Permissions, account or its mappings have changed."""
         self.inbound.forget()
-        self.inbound.known = self.account.known_plans if self.rules is None else None
+        self.inbound.known = None if self.identity.is_restricted else self.account.known_plans
 
     def _finish_connect(self) -> None:
         """What CONNECT asks for, once it is admitted."""
@@ -395,7 +389,7 @@ class Connection:
 
     def apply_gatekeeper(self) -> None:
         """Who may connect has changed: judge the last CONNECT again. Subscriptions no longer allowed go."""
-        if self.state is not State.OPEN:
+        if self.inbound.locked or self.state not in (State.GREETED, State.OPEN):
             return
         outcome = self._judge(self.options)
         if isinstance(outcome, BcryptCheck):
@@ -406,11 +400,11 @@ class Connection:
         self._take_user(outcome)
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
-            if self.rules is not None and not self.rules.may_subscribe(subject, queue):
+            if not self.identity.may_subscribe(subject, queue):
                 self.end_subscription(subscription)
                 self.outbound.put_bytes(errors.subscription_violation(subject, queue, subscription.sid))
             else:
-                subscription.checked = self.rules is not None and self.rules.needs_delivery_check(subject, queue)
+                subscription.checked = self.identity.needs_delivery_check(subject, queue)
         self.account.plans.invalidate_all()
 
     def _leave_account(self) -> None:
@@ -433,7 +427,7 @@ class Connection:
             return
         subject, queue, sid = parsed
         options = self.broker.options
-        if queue == RESERVED_QUEUE or (self.rules is not None and not self.rules.may_subscribe(subject, queue)):
+        if queue == RESERVED_QUEUE or not self.identity.may_subscribe(subject, queue):
             self.outbound.put_bytes(errors.subscription_violation(subject, queue))
             self.broker.log.error(f"{self} - Subscription Violation - subject {to_text(subject)!r}")
         elif 0 <= options.max_subscription_tokens <= subject.count(b"."):
@@ -446,7 +440,7 @@ class Connection:
             self.send_error(errors.INVALID_SUBJECT)
         else:
             subscription = Subscription(self, subject, queue, sid)
-            subscription.checked = self.rules is not None and self.rules.needs_delivery_check(subject, queue)
+            subscription.checked = self.identity.needs_delivery_check(subject, queue)
             self.subscriptions[sid] = subscription
             self.account.subscribe(subscription)
             self._say_ok()
@@ -471,7 +465,7 @@ class Connection:
             self.account.unsubscribe(subscription)
 
     def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
-        return self.rules is None or self.rules.may_receive(subject, subscription.queue)
+        return self.identity.may_receive(subject, subscription.queue)
 
     # ------------------------------------------------------------------ PUB, HPUB
 
@@ -497,14 +491,11 @@ class Connection:
         self._violation("message headers not supported")
 
     def find_plan(self, subject: bytes) -> Plan:
-        mapped, self_same = self.account.map_subject(subject)
-        self.inbound.fickle = not self_same
-        if mapped.startswith(RESERVED_SUBJECTS):
+        mapped, always = self.account.map_subject(subject)
+        publishing = self.identity.may_publish(mapped, self.broker.now_ns()) if mapped else Publishing.ALLOWED
+        if publishing is Publishing.DENIED or mapped.startswith(RESERVED_SUBJECTS):
             return special_plan(mapped, DENIED)
-        if self.rules is not None and mapped and not self.rules.may_publish(mapped):
-            if self._grants is None or not self._grants.use(mapped, self.broker.now_ns()):
-                return special_plan(mapped, DENIED)
-            self.inbound.fickle = True
+        self.inbound.fickle = not always or publishing is Publishing.ONCE
         return self.account.find_plan(mapped)
 
     def on_denied(self, subject: bytes) -> None:
@@ -533,8 +524,7 @@ class Connection:
                 return
 
     def on_reply_delivered(self, reply: bytes) -> None:
-        if self._grants is not None and self.rules is not None and not self.rules.may_publish(reply):
-            self._grants.grant(reply, self.broker.now_ns())
+        self.identity.note_reply(reply, self.broker.now_ns())
 
     # ------------------------------------------------------------------ falling behind
 

@@ -176,8 +176,8 @@ cdef class Plan:
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
     ) except -1
     @cython.locals(
-        delivered=Py_ssize_t, borrowed=bint, target=Target, group=list, count=Py_ssize_t, first=Py_ssize_t,
-        step=Py_ssize_t, index=Py_ssize_t
+        delivered=Py_ssize_t, borrowed=bint, target=Target, groups=list, group=list, count=Py_ssize_t,
+        first=Py_ssize_t, step=Py_ssize_t, index=Py_ssize_t
     )
     cdef Py_ssize_t fan_out(
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer

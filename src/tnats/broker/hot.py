@@ -562,13 +562,14 @@ class Plan:
         delivered = 0
         view = None
         borrowed = False
+        groups = self.groups  # a target that this very message closes makes the plan stale, which empties it
         if buffer is not None and stop - start >= origin.exchange.view_bytes:
             view = memoryview(buffer)[start:stop]
             borrowed = buffer is origin.exchange.buffer
         for target in self.targets:
             if target.deliver(origin, data, start, stop, view, borrowed):
                 delivered += 1
-        for group in self.groups:
+        for group in groups:
             count = len(group)
             first = origin.exchange.draw.below(count) if count > 1 else 0
             for step in range(count):

@@ -127,7 +127,7 @@ def connection_snapshot(
         name=options.name,
         lang=options.lang,
         version=options.version,
-        authorized_user=connection.name_of_user,
+        authorized_user=connection.identity.name,
         account=connection.account.name,
         subscriptions_list=tuple(
             subscription_snapshot(one, connection.cid, connection.account.name)

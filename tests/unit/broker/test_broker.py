@@ -142,6 +142,22 @@ def test_reload_of_permissions_and_passwords() -> None:
     play(scene, credentials=_users())
 
 
+def test_reload_to_required_login() -> None:
+    """Clients that said nothing, or nothing of themselves, are sent away when login becomes required."""
+
+    async def scene(stage: Stage) -> None:
+        silent, anonymous = await stage.connect(None), await stage.connect()
+        known = await stage.connect(b'{"verbose":false,"user":"w","pass":"p"}')
+        await silent.ask(b"PING\r\n")
+        stage.broker.reload(stage.options, Authenticator(_users()))
+        assert await silent.read() == await anonymous.read() == b"-ERR 'Authorization Violation'\r\n"
+        assert silent.closed
+        assert anonymous.closed
+        assert await known.ask(b"PING\r\n") == b"PONG\r\n"
+
+    play(scene)
+
+
 def test_reload_of_limits() -> None:
     """max_payload is told to clients of protocol 1 and holds at once; too many connections lose the newest."""
 
