@@ -18,7 +18,7 @@ from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
-from tnats.harness.real.results import save, seen_now, summary
+from tnats.harness.real.results import faults_done, save, seen_now, summary
 from tnats.harness.real.run import Report, run_variant
 from tnats.harness.real.targets import Target, find_target
 from tnats.runtime.api import Runtime
@@ -173,6 +173,8 @@ def show(console: Console, report: Report, place: str) -> None:
     colour = {"kept": "green", "broken": "red", "unknown": "yellow"}[judgement.verdict]
     console.print(f"[bold]{report.variant.name}[/]: {report.variant.text}", highlight=False)
     console.print(f"  asked: {EXPECTATIONS[report.variant.expect]} (row {report.variant.row})", highlight=False)
+    done = ", ".join(f"{name} {count} x" for name, count in faults_done(report).items())
+    console.print(f"  faults: {done}", highlight=False)
     console.print(f"  seen now: {seen_now(report)}", highlight=False)
     per_node = report.figures.get("C1", {}).get("lost_on_node", {})
     for node, count in per_node.items():

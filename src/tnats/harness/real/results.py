@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ def seen_now(report: Report) -> str:
     return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
 
 
+def faults_done(report: Report) -> dict[str, int]:
+    """How often the nemesis did what."""
+    return dict(Counter(event.f for event in report.evidence.history.nemesis()))
+
+
 def summary(report: Report) -> dict[str, Any]:
     """The result of one variant, for programs."""
     return {
@@ -38,6 +44,7 @@ def summary(report: Report) -> dict[str, Any]:
         "broken": [{"clause": clause, "text": text} for clause, text in report.judgement.broken],
         "notes": list(report.judgement.notes),
         "figures": report.figures,
+        "faults": faults_done(report),
         "audited": report.observed.audited_count,
         "audited_volatile": report.observed.audited_volatile_count,
     }
