@@ -11,6 +11,8 @@ import trio
 from tnats.harness import checkers
 from tnats.harness.checkers.evidence import Evidence, Replica, Stored
 from tnats.harness.history import Recorder
+from tnats.harness.linearizability import search
+from tnats.harness.registers import RegisterModel, calls_by_key, judge, judge_key
 from tnats.harness.workloads.access import Acknowledged, Delivered, Indeterminate, Refused
 from tnats.harness.workloads.queue import QueueWorkload, high_water_marks
 from tnats.harness.workloads.register import DELETED, RegisterWorkload
@@ -221,6 +223,19 @@ def test_a_correct_bucket_passes_with_unknown_ends(seed: int) -> None:
     assert any(op.end is None for op in operations)
     assert len({op.value[0] for op in operations}) > 3
     assert [result.texts for check in checkers.REGISTERS if (result := check(evidence)).verdict != "ok"] == []
+
+
+@pytest.mark.parametrize("stale", [0.0, 0.05])
+def test_the_search_agrees_with_the_fast_path_on_whole_histories(stale: float) -> None:
+    """On every key, with hundreds of calls and several unknown ends, within the step budget."""
+    verdicts = []
+    for calls in calls_by_key(register_run(2, stale).history).values():
+        fast, text = judge_key(calls)
+        assert search(RegisterModel(), calls).verdict == judge(calls)[0]
+        assert fast in ("unsure", judge(calls)[0]), text
+        verdicts.append(fast)
+    assert "ok" in verdicts
+    assert ("violated" in verdicts) == (stale > 0)
 
 
 def test_stale_reads_at_the_leader_are_found() -> None:
