@@ -31,6 +31,29 @@ def test_pending_bytes_are_bounded() -> None:
     play(scene, max_pending=MIB, max_payload=64 * KIB)
 
 
+def test_the_end_of_a_slow_client_costs_nobody_else_a_message() -> None:
+    """The very message that ends a slow client still reaches the queue group and the others."""
+
+    async def scene(stage: Stage) -> None:
+        slow, worker, other, fast = [await stage.connect() for _ in range(4)]
+        await slow.ask(b"SUB foo 1\r\n")
+        await worker.ask(b"SUB foo workers 1\r\n")
+        await other.ask(b"SUB foo 1\r\n")
+        buffer = bytearray(MIB)
+        got = {"worker": 0, "other": 0}
+        for _ in range(60):
+            await fast.send(_publish(8 * KIB, 16))
+            await stage.sleep(0.05)
+            for name, client in (("worker", worker), ("other", other)):
+                while count := client.conn.read_into(buffer):
+                    got[name] += buffer.count(b"MSG foo", 0, count)
+                    await stage.sleep(0.001)
+        assert [one.reason for one in stage.broker.closed] == ["Slow Consumer (Pending Bytes)"]
+        assert got == {"worker": 960, "other": 960}
+
+    play(scene, max_pending=MIB, max_payload=64 * KIB)
+
+
 def test_write_deadline() -> None:
     """A client whose connection takes no byte for the write deadline is cut off; one that reads slowly is not."""
 
