@@ -138,6 +138,10 @@ JOURNAL_QUEUE_BYTES_MAX = 128 * MIB
 JOURNAL_BATCH_BYTES_MAX = 4 * MIB
 """One write and sync: large enough for the device's bandwidth, small enough that a sync takes milliseconds."""
 
+JOURNAL_RESERVE_BYTES = 64 * KIB
+"""End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
+some hundred of them. A sixteenth of a small part."""
+
 PASS_BYTES = 2 * MIB
 """Input handled between two checkpoints of the reactor: a few milliseconds."""
 
@@ -147,6 +151,9 @@ PASSES_PER_CHECKPOINT = 16
 IDLE_LOOKS = 50
 """How often an idle reactor looks for traffic before it waits: some 25 microseconds of a processor, in which the
 other half of a request usually arrives, and less than a wake-up takes."""
+
+IDLE_TRIAL = 16
+"""So many looks in vain after a lucky one end them; then one idle moment in so many tries anew."""
 
 ACCEPTS_PER_PASS_MAX = 64
 """New connections per listener and pass, so that a storm of them does not stop the traffic."""

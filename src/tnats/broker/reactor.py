@@ -20,6 +20,7 @@ from tnats.limits import (
     ACCEPT_PAUSE_NS,
     ACCEPTS_PER_PASS_MAX,
     IDLE_LOOKS,
+    IDLE_TRIAL,
     PASS_BYTES,
     PASSES_PER_CHECKPOINT,
 )
@@ -41,6 +42,9 @@ class Reactor:
         self._connections: dict[Conn | Listener, Connection] = {}
         self._doors: dict[Conn | Listener, ConnectionType] = {}
         self._deferred: list[Connection] = []
+        self._idle_count = 0
+        self._luck = 0
+        """How many looks in vain are still allowed."""
 
     def add(self, conn: Conn, connection: Connection) -> None:
         """Read from `conn`."""
@@ -70,11 +74,8 @@ class Reactor:
             passes += 1
             ready = poller.ready_nowait()
             if not ready and not self._deferred:
-                for _ in range(IDLE_LOOKS):
-                    ready = poller.ready_nowait()
-                    if ready:
-                        break
-                else:
+                ready = self._look_again()
+                if not ready:
                     passes = 0
                     ready = await poller.wait()
             elif passes > PASSES_PER_CHECKPOINT:
@@ -86,6 +87,19 @@ class Reactor:
                 for connection in deferred:
                     self.resume(connection)
             await self._serve(ready)
+
+    def _look_again(self) -> list[Conn | Listener]:
+        """What becomes ready within a few looks, if that is likely by experience; else nothing."""
+        self._idle_count += 1
+        if not self._luck and self._idle_count % IDLE_TRIAL:
+            return []
+        for _ in range(IDLE_LOOKS):
+            ready = self._poller.ready_nowait()
+            if ready:
+                self._luck = IDLE_TRIAL
+                return ready
+        self._luck = max(0, self._luck - 1)
+        return []
 
     async def _serve(self, ready: list[Conn | Listener]) -> None:
         """One pass, or several with checkpoints between."""
