@@ -11,10 +11,22 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from collections import deque
 
-from tnats.raft.effects import Applied, Campaign, Compact, Input, Persisted, Propose, Ready, Receive, SnapshotTaken, Tick
+from tnats.raft.effects import (
+    Applied,
+    Campaign,
+    Compact,
+    Input,
+    Persisted,
+    Propose,
+    Ready,
+    Receive,
+    SnapshotTaken,
+    Tick,
+)
 from tnats.raft.liveness import PeerLiveness
 from tnats.raft.machine import Machine
 from tnats.raft.membership import Member, Membership
@@ -128,9 +140,11 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1_000)
     arguments = parser.parse_args()
     rate = throughput(arguments.seconds, arguments.batch, arguments.size)
-    print(f"committed entries/s  {rate:>12,.0f}  (batches of {arguments.batch} x {arguments.size} B, three machines)")
+    sys.stdout.write(
+        f"committed entries/s  {rate:>12,.0f}  (batches of {arguments.batch} x {arguments.size} B, three machines)\n"
+    )
     share, awake = idle_cost(arguments.groups, 60.0)
-    print(f"idle groups          {share:>12.3%}  of a core for {arguments.groups} groups ({awake} awake)")
+    sys.stdout.write(f"idle groups          {share:>12.3%}  of a core for {arguments.groups} groups ({awake} awake)\n")
 
 
 if __name__ == "__main__":

@@ -253,8 +253,6 @@ class Core:
         self.membership_changed = True
         if self.memory is Standing.AMNESIC and self.membership.counts_again(self.node, self.since):
             self.remember()
-        if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and not self.membership.is_voter(self.node):
-            self.move(Cause.REMOVED)
 
     def truncate(self, index: int) -> None:
         """Drop the log from `index` on, and every configuration in it."""

@@ -5,6 +5,7 @@ The host's duties towards each of them are numbered in `tnats.raft.machine`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -336,11 +337,11 @@ class Ready:
 
     def __init__(self) -> None:
         self.persist: Persist | None = None
-        self.snapshot_writes: list[SnapshotWrite] | tuple[()] = _NOTHING
-        self.messages: list[Message] | tuple[()] = _NOTHING
-        self.committed: list[Entry] | tuple[()] = _NOTHING
-        self.loads: list[Load] | tuple[()] = _NOTHING
-        self.snapshot_reads: list[SnapshotRead] | tuple[()] = _NOTHING
-        self.reads: list[ReadReady] | tuple[()] = _NOTHING
-        self.proposals: list[Accepted | Refused] | tuple[()] = _NOTHING
-        self.events: list[Event] | tuple[()] = _NOTHING
+        self.snapshot_writes: Sequence[SnapshotWrite] = _NOTHING
+        self.messages: Sequence[Message] = _NOTHING
+        self.committed: Sequence[Entry] = _NOTHING
+        self.loads: Sequence[Load] = _NOTHING
+        self.snapshot_reads: Sequence[SnapshotRead] = _NOTHING
+        self.reads: Sequence[ReadReady] = _NOTHING
+        self.proposals: Sequence[Accepted | Refused] = _NOTHING
+        self.events: Sequence[Event] = _NOTHING

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tnats.errors import ensure
 from tnats.raft import messages as m
@@ -432,7 +432,7 @@ class Machine:
 
     # Applying
 
-    def _take_committed(self) -> list[Entry] | tuple[()]:
+    def _take_committed(self) -> Sequence[Entry]:
         """What may be applied next: committed, durable here, readable, and within the bound in bytes."""
         log = self.core.log
         entries: list[Entry]

@@ -10,7 +10,8 @@ damage, which keeps its place and is repaired; and it decides how far the replic
 3. The snapshot is the base. If the newest does not verify, an older one is, and what lies between it and the first
    record of the log is a faulty range like any other.
 4. The hard state is believed only if nothing else is newer: a log with a higher term, a record written by a later
-   incarnation, or a promise that names a later version of it, proves it stale. Without a hard state the replica is AMNESIC.
+   incarnation, or a promise that names a later version of it, proves it stale. Stale or missing, it makes the replica
+   AMNESIC.
 5. The configuration is in the snapshot, in the log, and once more by itself; one copy is enough.
 """
 

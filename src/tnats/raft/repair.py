@@ -9,7 +9,8 @@ repair each other before they elect anyone.
    (which it then sends), or knows to be different.
 2. Faulty is not absent: an entry that some replica cannot read may have been committed with it.
 3. If the leader of the asker's term has something different at the identity, or nothing, the range was never
-   committed in that form: it goes, and the replica has lost a durable suffix (SHORT) until it has caught up with that leader.
+   committed in that form: it goes, and the replica has lost a durable suffix (SHORT) until it has caught up with that
+   leader.
 4. If every voter has answered and none has a readable copy, the group halts and names the range. Absence on a
    quorum would prove that nothing was committed there; then the leader these elect overwrites it by rule 3.
 """

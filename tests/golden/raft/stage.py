@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 
 import attrs
-
 from tests.golden.datadriven import Case
 from tests.properties.raft.disk import Disk
 from tests.properties.raft.world import GROUP, SMALL, Host, World
+
 from tnats.errors import InvariantBroken
 from tnats.raft import messages as m
 from tnats.raft.effects import (
@@ -73,7 +73,7 @@ def value(name: str, given: object) -> str:
     if name == "holding":
         return Holding(given).name  # type: ignore[arg-type]
     if name in ("admits", "since", "nonce", "seen"):
-        return "none" if given == -1 else boot(given)  # type: ignore[operator]
+        return "none" if given == -1 else boot(given)  # type: ignore[arg-type]
     if name == "entries":
         return f"[{span(given)}]"  # type: ignore[arg-type]
     if name == "data":
@@ -90,7 +90,9 @@ def line_of(message: Message) -> str:
                 fields.append(field.name)
         else:
             fields.append(f"{field.name}={value(field.name, given)}")
-    return f"{message.source}->{message.target} {type(message).__name__} term={message.term} {' '.join(fields)}".rstrip()
+    return (
+        f"{message.source}->{message.target} {type(message).__name__} term={message.term} {' '.join(fields)}".rstrip()
+    )
 
 
 def event_line(event: Event) -> str:
@@ -141,8 +143,7 @@ class Traced(World):
                 parts.append(f"snapshot {persist.snapshot.index}{', discard log' if persist.discard_log else ''}")
             if persist.entries:
                 parts.append(f"entries {span(persist.entries)}")
-            for rewrite in persist.repairs:
-                parts.append(f"repairs {span(rewrite.entries)}")
+            parts += [f"repairs {span(rewrite.entries)}" for rewrite in persist.repairs]
             if persist.membership is not None:
                 parts.append(f"members {members(persist.membership)}")
             self.trace.append(f"{node} persists {'; '.join(parts)}")
@@ -164,11 +165,7 @@ class Stage:
         self.world = Traced(random.Random(1))
         self.image: dict[int, Disk] = {}
         self.commands: dict[str, Callable[[Case], str | None]] = {
-            name: getattr(self, f"do_{name}")
-            for name in (
-                "new campaign propose settle deliver drop sync apply tick run kill crash start isolate cut heal status "
-                "lose flip wipe image rollback snapshot read transfer change fail lost elect expire logs"
-            ).split()
+            name.removeprefix("do_"): getattr(self, name) for name in dir(self) if name.startswith("do_")
         }
 
     def handle(self, case: Case) -> str:
@@ -188,7 +185,7 @@ class Stage:
             for name in ("quiesce_ticks", "overrun_ticks", "uncommitted_bytes_max", "append_bytes_max")
             if name in case.keys
         }
-        options = attrs.evolve(SMALL, **changes)  # type: ignore[arg-type]
+        options = attrs.evolve(SMALL, **changes)
         self.world = Traced(random.Random(1), nodes, spare=spare, options=options, lazy=case.flag("lazy"))
         self.world.drain()
         self.world.trace = []

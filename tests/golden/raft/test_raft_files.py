@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.golden.datadriven import files, run_file
 from tests.golden.raft.stage import Stage
 

@@ -23,7 +23,17 @@ from tnats.raft.election import Election
 from tnats.raft.following import Following
 from tnats.raft.log import Log
 from tnats.raft.membership import Membership
-from tnats.raft.messages import Append, Entry, Heartbeat, Message, RepairRequest, Standing, VoteReply, VoteRequest
+from tnats.raft.messages import (
+    Append,
+    Entry,
+    Heartbeat,
+    Holding,
+    Message,
+    RepairRequest,
+    Standing,
+    VoteReply,
+    VoteRequest,
+)
 from tnats.raft.reads import Reads
 from tnats.raft.recovery import Found, Restored
 from tnats.raft.relearn import Relearning
@@ -275,7 +285,7 @@ def repair_by_index(self: Repair, request: RepairRequest) -> None:
     first, last = request.first, min(request.last, log.last_index)
     if first >= log.cache_first and first <= last:
         entries = log.slice_to(first, last, 10_000)
-        self._reply(request, 0, entries)
+        self._reply(request, Holding.HAVE, entries)
 
 
 def any_incarnation(self: Election, reply: VoteReply) -> bool:

@@ -16,6 +16,7 @@ from tests.properties.raft.world import GROUP, World
 from tnats.raft import codec
 from tnats.raft.codec import Identity
 from tnats.raft.effects import HardState
+from tnats.raft.membership import Membership
 from tnats.raft.messages import Entry, SnapshotMeta, Standing
 from tnats.raft.roles import Role
 
@@ -67,7 +68,7 @@ def spoil(disk: Disk, thing: str, damage: str, rng: random.Random) -> None:
             image.hard = new
     elif thing == "membership":
         assert image.membership is not None
-        older = codec.encode_stored_membership(own, codec.Membership(0, ()))
+        older = codec.encode_stored_membership(own, Membership(0, ()))
         new = damaged(image.membership, damage, older, b"", rng)
 
         def change(image: Image) -> None:
@@ -76,7 +77,7 @@ def spoil(disk: Disk, thing: str, damage: str, rng: random.Random) -> None:
         newest = max(image.snapshots)
         meta, data = image.snapshots[newest]
         oldest = image.snapshots[min(image.snapshots)]
-        foreign_meta = codec.encode_snapshot_meta(stranger, SnapshotMeta(newest, 1, codec.Membership(0, ())))
+        foreign_meta = codec.encode_snapshot_meta(stranger, SnapshotMeta(newest, 1, Membership(0, ())))
         spoiled = {
             "lost": None,
             "torn": (meta, data[:-5]),
@@ -220,7 +221,7 @@ def test_last_entry_lost_on_a_minority() -> None:
     world.run(5)
     last = world.machine(2).log.last_index
     world.stop(2)
-    world.hosts[2].disk.change(lambda image: image.entries.pop(last) and None)
+    world.hosts[2].disk.change(lambda image: image.entries.__delitem__(last))
     world.start(2)
     assert world.machine(2).standing is Standing.FAULTY
     assert world.machine(2).log.last_index == last

@@ -11,9 +11,11 @@ import random
 
 import pytest
 from tests.properties.raft.schedules import Swarm, run_schedule
-from tests.properties.raft.world import World
+from tests.properties.raft.world import GROUP, World
 
 from tnats.errors import InvariantBroken
+from tnats.raft import codec
+from tnats.raft.messages import Standing
 
 COUNT = int(os.environ.get("TNATS_RAFT_SCHEDULES", "500"))
 FIRST = int(os.environ.get("TNATS_RAFT_SEED", "0"))
@@ -144,13 +146,14 @@ def test_lying_disk_is_found_out_by_the_leader() -> None:
     world.run(5)
     world.stop(2)
     newest = world.hosts[2].disk.durable
-    image.hard, image.promises = newest.hard, [None, None]
-    image.promises = [promise for promise in newest.promises]
-    image.entries = {index: data for index, data in newest.entries.items() if index <= 3}
-    image.promises = [None, None]
+    image.hard = newest.hard
+    promise = codec.Promise(3, 1, codec.decode_hard_state(GROUP, 2, newest.hard or b"")[1].version)
+    image.promises = [None, codec.encode_promise(codec.Identity(GROUP, 2, 1 << 16), promise)]
     world.hosts[2].disk.durable, world.hosts[2].disk.cached = image, image.copy()
     world.start(2)
+    assert world.machine(2).standing is Standing.SOUND
     assert world.run(200, world.converged)
+    assert world.machine(2).membership.admits(2) > 0, "it was admitted again as a new member"
 
 
 def test_calm_life_has_no_alarm() -> None:

@@ -7,10 +7,10 @@ import random
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from tests.properties.raft.disk import POLICIES
 from tests.properties.raft.schedules import finish
 from tests.properties.raft.world import World
+
 from tnats.raft.effects import ProposeChange, Read, TransferLeader
 from tnats.raft.membership import Change, ChangeKind
 from tnats.raft.messages import Standing

@@ -96,7 +96,7 @@ def apply_to(state: int, entry: Entry) -> int:
 
 
 class World:
-    """`lazy`: acknowledge from the page cache, sync in the background; term and vote are synced at once all the same."""
+    """`lazy`: acknowledge from the page cache and sync in the background, but for term and vote."""
 
     machine_class: type[Machine] = Machine
     recover: Callable[..., Restored] = staticmethod(recover)
@@ -309,6 +309,8 @@ class World:
     def snapshot(self, node: int, *, keep: int = 0) -> bool:
         """Take a snapshot of what is applied, verified and durable at once, and let the log before it go."""
         host, machine = self.hosts[node], self.machine(node)
+        if machine.standing is Standing.FAILED:
+            return False
         if host.applied != machine.log.applied or host.applied <= machine.log.snapshot.index:
             return False
         data = encode_state(host.state)

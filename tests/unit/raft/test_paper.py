@@ -9,11 +9,21 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.properties.raft.world import SMALL, World
+
 from tnats.errors import InvariantBroken
 from tnats.raft import messages as m
-from tnats.raft.effects import Accepted, Campaign, Persisted, ProposeChange, Read, Receive, Refused, Tick, TransferLeader
+from tnats.raft.effects import (
+    Accepted,
+    Campaign,
+    Persisted,
+    ProposeChange,
+    Read,
+    Receive,
+    Refused,
+    Tick,
+    TransferLeader,
+)
 from tnats.raft.machine import Machine
 from tnats.raft.membership import Change, ChangeKind, Member, Membership
 from tnats.raft.messages import Entry, EntryKind
@@ -38,7 +48,9 @@ def persist_all(made: Machine) -> list[m.Message]:
     return list(made.step(Persisted(made.core.persist_number)).messages)
 
 
-def vote_request(term: int, *, source: int = 2, target: int = 1, last: tuple[int, int] = (0, 0), pre: bool = False) -> Receive:
+def vote_request(
+    term: int, *, source: int = 2, target: int = 1, last: tuple[int, int] = (0, 0), pre: bool = False
+) -> Receive:
     return Receive(m.VoteRequest(source, target, term, BOOT, pre, False, last[1], last[0], 0, 0))
 
 
@@ -100,7 +112,7 @@ def test_5_2_silence_starts_an_election() -> None:
 
 
 def test_5_2_a_majority_of_votes_makes_a_leader() -> None:
-    """A candidate wins if it receives votes from a majority of the full cluster in the same term; it tells the others."""
+    """A candidate wins with votes from a majority of the full cluster in the same term, and tells the others."""
     made = machine(nodes=5)
     made.step(Campaign())
     for voter in (2, 3):

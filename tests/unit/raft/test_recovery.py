@@ -7,8 +7,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.properties.raft.disk import POLICIES, Disk
+
 from tnats.raft import codec
 from tnats.raft.codec import Identity, NewerFormat
 from tnats.raft.effects import HardState, Persist
@@ -37,7 +37,12 @@ def written(*terms: int, hard_term: int = 9, promised: int | None = None) -> Dis
 def test_a_clean_disk_is_sound() -> None:
     """Everything that was written is there again."""
     restored = recover(b"g", 1, written(1, 1, 2).found(dirty=False))
-    assert (restored.memory, restored.terms, restored.faulty, restored.verdicts) == (Standing.SOUND, [0, 1, 1, 2], [], [])
+    assert (restored.memory, restored.terms, restored.faulty, restored.verdicts) == (
+        Standing.SOUND,
+        [0, 1, 1, 2],
+        [],
+        [],
+    )
     assert restored.memberships == [MEMBERS]
 
 
