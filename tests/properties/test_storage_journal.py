@@ -157,7 +157,7 @@ async def check(image: DiskImage, model: Model, *, damaged: bool = False) -> Non
             assert again[name] == entries
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 def test_power_loss_at_every_disk_operation(seed: int) -> None:
     """Whatever a power loss spares at whatever operation, acknowledged entries are there and no alarm is raised."""
 
@@ -178,7 +178,7 @@ def test_power_loss_at_every_disk_operation(seed: int) -> None:
         drive.observer = None
         assert journal.sync_count > 5
         assert len(moments) > 60
-        for image, then in moments:
+        for image, then in moments[:: 3 if seed == 0 else 1]:
             policies = rng.sample(list(CrashPolicy), 3)
             for policy in policies:
                 after = image.clone()
@@ -284,7 +284,7 @@ def live_bytes(image: DiskImage) -> dict[str, list[int]]:
     return live
 
 
-STRIDES = [17, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+STRIDES = [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
 
 
 @pytest.mark.parametrize("stride", STRIDES)

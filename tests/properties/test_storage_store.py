@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import damage_tail, restore_chunks, save_chunks
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import DataDamaged, StoreRefused
+from tnats.storage.errors import DataDamaged, StoreFull, StoreRefused
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
@@ -122,7 +123,7 @@ def test_power_loss_at_every_disk_operation() -> None:
                 acked[name] = dict(wanted[name])
         drive.observer = None
         assert len(moments) > 250
-        for image, then, possible in moments[rng.randrange(4) :: 4]:
+        for image, then, possible in moments[rng.randrange(9) :: 9]:
             after = image.clone()
             after.crash(rng.choice(list(CrashPolicy)), rng)
             await check(after, then, possible)
@@ -167,6 +168,44 @@ def test_the_journal_stays_short() -> None:
         async with store_on(drive) as store:
             assert (await store.journal.group("ownerless").read(1)).body == b"kept"
             assert len(await content(await open_and_replay(store, "busy"))) == 199
+
+    run(test)
+
+
+def test_a_full_disk_can_be_emptied() -> None:
+    """When nothing fits any more, publishes are refused and reads go on; removing messages makes room again."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5), capacity_bytes=120 * 1024)
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            refused = 0
+            while refused < 3:
+                sequence = stream.log.index.last + 1
+                try:
+                    if stream.log.trouble is not None:
+                        raise stream.log.trouble
+                    await propose(stream, b"%d %s" % (sequence, bytes(1000)))
+                except StoreFull:
+                    refused += 1
+                    await trio.testing.wait_all_tasks_blocked()
+            assert store.journal.frozen is None
+            assert len(await content(stream)) > 5
+            for sequence in range(1, stream.log.index.last):
+                await stream.commit.propose_nowait([b"-%d" % sequence], frees_space=True).wait()
+                for entry in await stream.commit.committed():
+                    assert entry.body is not None
+                    await apply(stream, entry.index, bytes(entry.body))
+                if sequence % 8 == 0:
+                    await stream.checkpoint(store.journal)
+            await store.shorten()
+            for _ in range(4):
+                await propose(stream, b"%d %s" % (stream.log.index.last + 1, bytes(1000)))
+            found = await content(stream)
+            assert len(found) == 5
+        async with store_on(drive) as store:
+            assert store.health() == []
+            assert await content(await open_and_replay(store, "s")) == found
 
     run(test)
 
@@ -328,7 +367,7 @@ def harm(image: DiskImage, images: list[DiskImage], rng: random.Random) -> str:
     return f"{kind} {path} {other}"
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 60))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 60))])
 def test_damage_of_any_kind_is_never_silent(seed: int) -> None:
     """Nothing false is served, what is missing is named or alarmed, and no sequence is used twice, twice over."""
 

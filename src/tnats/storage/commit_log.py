@@ -37,8 +37,10 @@ class CommitLog(Protocol):
     def note(self) -> bytes:
         """The note of the last checkpoint."""
 
-    def propose_nowait(self, bodies: Sequence[Buffer]) -> Ticket:
+    def propose_nowait(self, bodies: Sequence[Buffer], *, frees_space: bool = False) -> Ticket:
         """Propose entries, in order. The ticket is done when they are committed, and fails when they may not be.
+
+        Entries that remove something may go in when others are refused for lack of space: `frees_space`.
 
         Raises StoreFrozen, StoreBusy.
         """
@@ -89,7 +91,7 @@ class LocalLog:
             index += 1
         return entries
 
-    def propose_nowait(self, bodies: Sequence[Buffer]) -> Ticket:
+    def propose_nowait(self, bodies: Sequence[Buffer], *, frees_space: bool = False) -> Ticket:
         first = self._group.proposed + 1
         entries = [Entry(first + offset, 0, body) for offset, body in enumerate(bodies)]
 
@@ -98,7 +100,7 @@ class LocalLog:
                 self._ready += entries
                 self._wake.set()
 
-        return self._group.append_nowait(bodies, callback=commit)
+        return self._group.append_nowait(bodies, callback=commit, frees_space=frees_space)
 
     async def committed(self) -> list[Entry]:
         while not self._ready:

@@ -19,7 +19,7 @@ Errors
 * A failed write or sync is sticky: the journal is frozen, all open tickets fail, so does everything later. Whether
   the entries survive is unknown until the next start.
 * No space for a new part refuses the waiting entries and their successors in the queue, and nothing else: the next
-  append tries again.
+  append tries again. The end of each part is reserved for what frees space: checkpoints, removals.
 
 The host runs `run` in its nursery, ends it with `close`, and calls `release` after checkpoints.
 """
@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX
+from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX, JOURNAL_RESERVE_BYTES
 from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
@@ -111,11 +111,17 @@ class Group:
         return self.state.lost
 
     def append_nowait(
-        self, bodies: Sequence[Buffer], *, term: int = 0, callback: Callable[[Ticket], None] | None = None
+        self,
+        bodies: Sequence[Buffer],
+        *,
+        term: int = 0,
+        callback: Callable[[Ticket], None] | None = None,
+        frees_space: bool = False,
     ) -> Ticket:
         """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
 
-        Raises StoreFrozen, StoreBusy.
+        `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
+        be emptied. Raises StoreFrozen, StoreBusy.
         """
         first = self.proposed + 1
         number = self.state.number
@@ -124,7 +130,7 @@ class Group:
         ]
         if not self.state.state_at:
             records.insert(0, self._state_record(0, b""))
-        ticket = self._journal.enqueue(self, records, callback)
+        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space)
         self.proposed += len(bodies)
         return ticket
 
@@ -136,7 +142,7 @@ class Group:
 
     def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
         """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
-        return self._journal.enqueue(self, [self._state_record(floor, note)], None)
+        return self._journal.enqueue(self, [self._state_record(floor, note)], None, frees_space=True)
 
     def _state_record(self, floor: int, note: bytes) -> hot.Record:
         return (record.GROUP, self.state.number, floor, self.proposed, self.name.encode(), b"", note)
@@ -149,7 +155,8 @@ class Group:
 
     def drop_nowait(self) -> Ticket:
         """Remove the group."""
-        return self._journal.enqueue(self, [(record.DROP, self.state.number, 0, 0, b"", b"", b"")], None)
+        drop: hot.Record = (record.DROP, self.state.number, 0, 0, b"", b"", b"")
+        return self._journal.enqueue(self, [drop], None, frees_space=True)
 
     async def read(self, index: int) -> record.Record:
         """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""
@@ -162,6 +169,7 @@ class _Waiting:
     records: list[hot.Record]
     size: int
     ticket: Ticket
+    frees_space: bool
 
 
 @attrs.define(eq=False)
@@ -244,7 +252,14 @@ class Journal:
         """All groups with a known name, in the order of their making."""
         return list(self._names.values())
 
-    def enqueue(self, group: Group, records: list[hot.Record], callback: Callable[[Ticket], None] | None) -> Ticket:
+    def enqueue(
+        self,
+        group: Group,
+        records: list[hot.Record],
+        callback: Callable[[Ticket], None] | None,
+        *,
+        frees_space: bool = False,
+    ) -> Ticket:
         """Put records in line for the next batch. Raises StoreFrozen, StoreBusy."""
         if self.frozen is not None:
             raise self.frozen
@@ -252,7 +267,7 @@ class Journal:
         if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
-        self._queue.append(_Waiting(group, records, size, ticket))
+        self._queue.append(_Waiting(group, records, size, ticket, frees_space))
         self._queue_bytes += size
         self._work.set()
         return ticket
@@ -342,8 +357,9 @@ class Journal:
         """Write, and with no sync interval sync, what waits; resolve its tickets."""
         batch = self._take_batch()
         size = sum(waiting.size for waiting in batch)
+        may_use_reserve = all(waiting.frees_space for waiting in batch)
         try:
-            if self._current is None or self._current.end + size + hot.HEADER_SIZE > self._current.size:
+            if self._current is None or size > self._room(self._current, may_use_reserve=may_use_reserve):
                 await self._roll(size)
             part = self._current
             assert part is not None
@@ -352,6 +368,8 @@ class Journal:
             self._write(part, packed)
         except StorageError as exc:
             self._fail(batch, exc)
+            if not may_use_reserve:
+                self._rolled.set()  # a checkpoint may make room
             return
         if self._options.sync_interval_ns:
             await trio.lowlevel.checkpoint()
@@ -363,6 +381,11 @@ class Journal:
         for waiting in batch:
             waiting.ticket.resolve()
 
+    def _room(self, part: _Part, *, may_use_reserve: bool) -> int:
+        """Bytes that a batch may take in `part`, with a footer still to come."""
+        room = part.size - part.end - hot.HEADER_SIZE
+        return room if may_use_reserve else room - min(JOURNAL_RESERVE_BYTES, part.size // 16)
+
     def write_nowait(self) -> bool:
         """With a sync interval: write what waits in the caller's task, which saves a task switch per batch.
 
@@ -372,7 +395,7 @@ class Journal:
         if not self._options.sync_interval_ns or self._is_writing or part is None or self.frozen is not None:
             return False
         size = self._queue_bytes
-        if size > JOURNAL_BATCH_BYTES_MAX or part.end + size + hot.HEADER_SIZE > part.size:
+        if size > min(JOURNAL_BATCH_BYTES_MAX, self._room(part, may_use_reserve=False)):
             return False
         batch = self._take_batch()
         records = [each for waiting in batch for each in waiting.records]
@@ -500,7 +523,7 @@ class Journal:
         first = [*records, (record.PAD, 0, 0, 0, b"", b"", filler), *records, *carried]
         packed, offsets = hot.pack(first, DATA_START, seed, DATA_START)
         end = DATA_START + len(packed)
-        file_size = max(self._options.part_bytes, end + size + 2 * hot.HEADER_SIZE)
+        file_size = max(self._options.part_bytes, (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16)
         now_ns = self._clock.wall_ns()
         header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, now_ns, file_size)
         try:
@@ -527,7 +550,7 @@ class Journal:
         return records
 
     async def wait_rolled(self) -> None:
-        """Return when a part was filled since the last call."""
+        """Return when a part was filled, or there was no room for one, since the last call."""
         await self._rolled.wait()
         self._rolled = trio.Event()
 

@@ -30,7 +30,7 @@ from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
-from tnats.storage.message_log import Message, sequence_at
+from tnats.storage.message_log import Content, Message, sequence_at
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
 
@@ -105,7 +105,7 @@ class StreamLog:
         self.segments: dict[int, Segment] = {}
         self.current: Segment | None = None
         self.next_number = 1
-        self._unwritten: dict[int, Message] = {}
+        self._unwritten: dict[int, Content] = {}
         self.unwritten_bytes = 0
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
@@ -164,8 +164,19 @@ class StreamLog:
                 self.last_time_ns = message.time_ns
             size = self.size_of(message.subject, message.headers, message.payload)
             index.put(sequence, message.subject, size, IN_MEMORY, message.time_ns)
-            self._unwritten[sequence] = message
+            self._unwritten[sequence] = (message.subject, message.headers, message.payload)
             self.unwritten_bytes += size
+
+    def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
+        sizes = [
+            30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+            for subject, headers, payload in messages
+        ]
+        first = self.index.last + 1
+        self._unwritten.update(zip(range(first, first + len(messages)), messages, strict=True))
+        self.unwritten_bytes += sum(sizes)
+        self.last_time_ns = time_ns
+        self.index.put_run([content[0] for content in messages], sizes, IN_MEMORY, time_ns)
 
     async def write(self) -> None:
         if self.trouble is None:
@@ -174,8 +185,11 @@ class StreamLog:
     async def _write_messages(self) -> None:
         """Write what stands in memory only. Sets `trouble` when that fails."""
         async with self._writing:
-            messages = list(self._unwritten.values())
-            records = [_record(message) for message in messages]
+            time_of = self.index.time_ns
+            records: list[hot.Record] = [
+                (record.MESSAGE, 0, sequence, time_of(sequence), *content)
+                for sequence, content in self._unwritten.items()
+            ]
             try:
                 await self._write(records, [IN_MEMORY] * len(records))
             except StorageError as exc:
@@ -238,6 +252,9 @@ class StreamLog:
     def _failure(self, exc: DiskError) -> StorageError:
         if exc.errno in NO_SPACE:
             return StoreFull(f"stream {self.name}: {exc}")
+        return self._freeze(exc)
+
+    def _freeze(self, exc: DiskError) -> StoreFrozen:
         self.trouble = StoreFrozen(f"stream {self.name} takes no more writes until the server is restarted: {exc}")
         return self.trouble
 
@@ -322,7 +339,7 @@ class StreamLog:
     def load_nowait(self, sequence: int) -> Message | None:
         place = self._live_place(sequence)
         if place == IN_MEMORY:
-            return self._unwritten[sequence]
+            return Message(sequence, self.index.time_ns(sequence), *self._unwritten[sequence])
         holder = self.segments[place >> 32]
         if holder.file is None:
             return None
@@ -391,6 +408,14 @@ class StreamLog:
         """See `MessageLog`. What the entries applied so far did must be durable in the journal (`Journal.flush`)."""
         if isinstance(self.trouble, StoreFrozen):
             raise self.trouble
+        try:
+            return await self._checkpoint()
+        except StoreFull:
+            if not await self._give_up_dead():
+                raise
+            return await self._checkpoint()
+
+    async def _checkpoint(self) -> bytes:
         self.trouble = None
         await self._write_messages()
         if self.trouble is not None:
@@ -400,9 +425,18 @@ class StreamLog:
             async with self._writing:
                 await self._compact()
                 doomed = await self._write_removals()
+        except DiskError as exc:
+            self.trouble = self._failure(exc)
+            raise self.trouble from exc
+        await self._sync_segments(doomed)
+        self._doomed += [each for each in doomed if each not in self._doomed]
+        return note
+
+    async def _sync_segments(self, doomed: list[Segment]) -> None:
+        try:
             for each in list(self.segments.values()):
                 if each.is_dirty and each not in doomed:
-                    file = await self._open(each)
+                    file = await self._open_to_sync(each)
                     each.is_dirty = False
                     await file.sync()
                     self._close_surplus(each)
@@ -411,13 +445,29 @@ class StreamLog:
                 await self._disk.sync_dir(self.directory)
             for each in new:
                 each.is_new = False
+        except DiskError as exc:  # whatever the reason: what a failed sync left behind is unknown
+            raise self._freeze(exc) from exc
+
+    async def _open_to_sync(self, holder: Segment) -> File:
+        try:
+            return await self._open(holder)
         except DiskError as exc:
-            if exc.errno not in NO_SPACE:
-                raise self._failure(exc) from exc
             self.trouble = self._failure(exc)
             raise self.trouble from exc
-        self._doomed += [each for each in doomed if each not in self._doomed]
-        return note
+
+    async def _give_up_dead(self) -> bool:
+        """With the disk full, free the dead segments before their gaps are written; whether there were any.
+
+        Should the node die now, the journal still has the removals, since no checkpoint is past them.
+        """
+        async with self._writing:
+            for each in self.segments.values():
+                if each.live == 0 and each is not self.current and each not in self._doomed:
+                    self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
+                    self._doomed.append(each)
+            found = bool(self._doomed)
+        await self.release()
+        return found
 
     async def _write_removals(self) -> list[Segment]:
         """Erase removed messages in place and write the gaps; returns the segments that nothing needs any more."""
@@ -516,11 +566,6 @@ class StreamLog:
 
 SIZE_SLACK = 16
 """A record takes at most this much more than the size that NATS counts for its message."""
-
-
-def _record(message: Message) -> hot.Record:
-    key, head, body = message.subject, message.headers, message.payload
-    return (record.MESSAGE, 0, message.sequence, message.time_ns, key, head, body)
 
 
 def _is_message(found: record.Record | None, sequence: int) -> bool:
