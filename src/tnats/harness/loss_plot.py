@@ -22,6 +22,7 @@ COLOURS = {
     "lost_prefix": "#f5a623",
     "lost_middle": "#d0021b",
     "lost_postfix": "#bd10e0",
+    "unread": "#8b572a",
     "unknown": "#9b9b9b",
 }
 LABELS = {
@@ -29,6 +30,7 @@ LABELS = {
     "lost_prefix": "lost before the first that was kept",
     "lost_middle": "lost between others that were kept",
     "lost_postfix": "lost after the last that was kept",
+    "unread": "acknowledged; nothing could be read back",
     "unknown": "not acknowledged",
 }
 
@@ -93,7 +95,7 @@ def marks(marked: Sequence[tuple[Operation, str]], end_ns: int, top_seq: int) ->
         height = int(operation.told("seq") or height)
         spot = (int(across(operation.invoke.time_ns, end_ns)) // CELL, int(down(height, top_seq)) // CELL)
         cells[name][spot] = None
-    for name in ("unknown", "ok", "lost_prefix", "lost_postfix", "lost_middle"):
+    for name in ("unknown", "unread", "ok", "lost_prefix", "lost_postfix", "lost_middle"):
         path = "".join(f"M{x * CELL} {y * CELL}h{CELL}v{CELL}h-{CELL}z" for x, y in cells[name])
         if path:
             yield f'<path fill="{COLOURS[name]}" d="{path}"/>'

@@ -107,6 +107,13 @@ def test_c1_finds_another_value_at_an_acknowledged_sequence() -> None:
     assert "0-1 was acknowledged at 2; n1 holds 0-2 there" in result.texts
 
 
+def test_c1_calls_nothing_lost_that_could_not_be_looked_for() -> None:
+    """Without any read the verdict is unknown; an empty store that was read is another matter."""
+    steps = publish("0-0", 1)
+    assert acked_present.check(Evidence(history(steps))).verdict == "unknown"
+    assert acked_present.check(Evidence(history(steps), [replica("n1", {})])).figures["lost"] == 1
+
+
 def test_c2_finds_a_sequence_acknowledged_twice() -> None:
     """Without looking at any store; a duplicate's acknowledgement repeats the first one's sequence and is fine."""
     steps = [*publish("0-0", 1), *publish("0-1", 1)]

@@ -15,10 +15,13 @@ from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import Operation
 from tnats.harness.workloads.queue import split_value
 
-CLASSES = ("ok", "lost_prefix", "lost_middle", "lost_postfix", "unknown")
+TITLE = "acknowledged values are present"
+CLASSES = ("ok", "lost_prefix", "lost_middle", "lost_postfix", "unread", "unknown")
 
 
 def check(evidence: Evidence) -> Result:
+    if not evidence.was_read:
+        return Result("C1", TITLE, "unknown", ("nothing could be read back",), {"acked": len(evidence.acked())})
     classed = classes(evidence)
     acked = evidence.acked()
     drained = evidence.drained()
@@ -39,7 +42,7 @@ def check(evidence: Evidence) -> Result:
         "lost_by_producer": classify_by_producer(lost, present),
         "lost_on_node": {node: len(values - {value for _, value in pairs}) for node, pairs in sorted(drained.items())},
     }
-    return result("C1", "acknowledged values are present", faults(evidence, acked, seen), figures)
+    return result("C1", TITLE, faults(evidence, acked, seen), figures)
 
 
 def held(evidence: Evidence) -> set[str]:
@@ -59,6 +62,8 @@ def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
             name = "ok"
         elif not operation.is_ok:
             name = "unknown"
+        elif not evidence.was_read:
+            name = "unread"
         else:
             name = "lost_postfix" if seq > last else "lost_prefix" if seq < first else "lost_middle"
         found.append((operation, name))

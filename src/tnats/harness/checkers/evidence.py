@@ -50,6 +50,11 @@ class Evidence:
     restarted: list[Replica] = attrs.field(factory=list)
     """The same once more, after a clean restart of every node."""
 
+    @property
+    def was_read(self) -> bool:
+        """Whether anything was read back, so that what is missing is lost."""
+        return any(not replica.failure for replica in self.replicas) or bool(self.drained())
+
     def acked(self) -> list[Operation]:
         """Acknowledged publishes, in the order of their invocations."""
         return [operation for operation in self.history.operations("publish") if operation.is_ok]

@@ -17,8 +17,8 @@ from tnats.harness.real.run import Report
 def seen_now(report: Report) -> str:
     """One line of figures."""
     found = report.figures
-    if report.observed.unavailable and "C1" in found:
-        return f"acked {found['C1']['acked']}; nothing could be read afterwards, for the server did not serve again"
+    if report.variant.workload == "queue" and not report.evidence.was_read:
+        return f"acked {found['C1']['acked']}; nothing could be read back"
     if "C1" in found:
         return "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})".format(
             **found["C1"]

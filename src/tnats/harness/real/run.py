@@ -19,7 +19,7 @@ import trio
 
 from tnats.client import ClientError, connect
 from tnats.harness import checkers, js_requests
-from tnats.harness.checkers.evidence import Evidence, Result
+from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.contract import Judgement, Observed, judge
 from tnats.harness.findings import Finding, Profile, Variant
 from tnats.harness.history import Recorder
@@ -274,6 +274,8 @@ async def run_variant(
         await run.trouble(server, store, nemesis)
         if await run.wait_service(server, nemesis):
             await run.read_back(server, nemesis)
+        elif run.observed.stream_gone:
+            run.evidence.replicas.append(Replica(server.name, {}))
         await server.stop()
     suite = checkers.STREAM if variant.workload == "queue" else checkers.REGISTERS
     results = tuple(check(run.evidence) for check in suite)
