@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -45,6 +45,10 @@ class ListStore:
         self.held[seq] = Stored(ts_ns, subject, headers, payload)
         self.last_seq, self.last_ts_ns = seq, ts_ns
         self._settle()
+
+    def append_run(self, ts_ns: int, messages: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.append(self.last_seq + 1, ts_ns, *message)
 
     def skip(self, seq: int, ts_ns: int) -> None:
         assert seq == self.last_seq + 1

@@ -1,0 +1,157 @@
+"""Parts of the consumer machine: pending window, state and its bytes, bodies of acks and pulls, rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.consumer import rules, state
+from tnats.jetstream.consumer.acks import Ack, Word, parse_body, parse_subject
+from tnats.jetstream.consumer.config import AckPolicy, Action, ConsumerConfig
+from tnats.jetstream.consumer.pending import PendingWindow
+from tnats.jetstream.consumer.requests import PullBody
+from tnats.jetstream.consumer.requests import parse_body as parse_pull
+from tnats.jetstream.consumer.state import ConsumerState, decode_ops, encode_ops
+from tnats.jetstream.stream.config import StreamConfig
+
+# ------------------------------------------------------------------ pending
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 200)), max_size=300))
+def test_the_window_is_a_sorted_map(steps: list[tuple[bool, int]]) -> None:
+    """Adding in any order and removing anywhere behaves as a dict, iterated by rising sequence."""
+    window, model = PendingWindow(), {}
+    for is_add, seq in steps:
+        at = window.find(seq)
+        assert (at >= 0) is (seq in model)
+        if is_add and at < 0:
+            window.add(seq, seq + 7, -seq, seq * 2)
+            model[seq] = (seq + 7, -seq)
+        elif not is_add and at >= 0:
+            assert (window.consumer_seq_at(at), window.sent_at(at), window.due_at(at)) == (seq + 7, -seq, seq * 2)
+            window.remove_at(at)
+            del model[seq]
+        assert len(window) == len(model)
+        assert window.first() == (min((one, values[0]) for one, values in model.items()) if model else None)
+    assert list(window.items()) == [(seq, *model[seq]) for seq in sorted(model)]
+
+
+def test_a_long_window_forgets_what_is_done() -> None:
+    """A million messages in flight one after the other leave no trace of those acknowledged."""
+    window = PendingWindow()
+    for seq in range(1, 100_001):
+        window.add(seq, seq, 0)
+        if seq > 10:
+            window.remove_at(window.find(seq - 10))
+    assert len(window) == 10
+    assert len(window._seqs) < 200
+
+
+# ------------------------------------------------------------------ state
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from([state.DELIVERED, state.ACKED, state.ACKED_ALL, state.GIVEN_UP, state.SKIPPED]),
+        st.integers(1, 20),
+    ),
+    max_size=60,
+)
+
+
+@given(OPS)
+def test_state_survives_its_bytes(steps: list[tuple[int, int]]) -> None:
+    """At any point the snapshot restores the state, operations survive theirs, and the floor never falls."""
+    here = ConsumerState()
+    for kind, seq in steps:
+        floor = (here.floor_consumer_seq, here.floor_stream_seq)
+        op = (kind, seq, here.delivered_consumer_seq + 1 if kind == state.DELIVERED else 0, seq * 1000)
+        assert decode_ops(encode_ops([op, op])) == [op, op]
+        here.apply(op, tracks_acks=True)
+        assert here.floor_consumer_seq >= floor[0]
+        assert here.floor_stream_seq >= floor[1]
+        back = ConsumerState.decode(here.encode())
+        assert back.encode() == here.encode()
+        assert list(back.pending.items()) == list(here.pending.items())
+        assert (back.redelivered, back.held) == (here.redelivered, here.held)
+
+
+# ------------------------------------------------------------------ acks and pulls
+
+
+@pytest.mark.parametrize(
+    ("body", "ack"),
+    [
+        (b"", Ack(Word.ACK)),
+        (b"+ACK", Ack(Word.ACK)),
+        (b"+OK", Ack(Word.ACK)),
+        (b"-NAK", Ack(Word.NAK)),
+        (b'-NAK {"delay":5}', Ack(Word.NAK, delay_ns=5)),
+        (b"-NAK 2s", Ack(Word.NAK, delay_ns=2_000_000_000)),
+        (b"-NAK zz", Ack(Word.NAK)),
+        (b'-NAK {"delay":"x"}', Ack(Word.NAK)),
+        (b"-NAK {", Ack(Word.NAK)),
+        (b"-NAK []", Ack(Word.NAK)),
+        (b"+WPI", Ack(Word.PROGRESS)),
+        (b"+NXT", Ack(Word.NEXT)),
+        (b'+NXT {"batch":2}', Ack(Word.NEXT, rest=b'{"batch":2}')),
+        (b"+TERM", Ack(Word.TERM)),
+        (b"+TERM  no good ", Ack(Word.TERM, rest=b"no good")),
+        (b"+ACKx", Ack(Word.UNKNOWN)),
+        (b"huh", Ack(Word.UNKNOWN)),
+    ],
+)
+def test_words_of_acks(body: bytes, ack: Ack) -> None:
+    """Every word with what follows it; what cannot be read of a delay is none."""
+    assert parse_body(body) == ack
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [b"$JS.ACK.S.C.1.2.3.4", b"$JS.ACK.S.C.1.2.3.4.5.6", b"$JS.ACK.S.C.x.2.3.4.5", b"$JS.ACK.S.C.1.-2.3.4.5", b"a.b"],
+)
+def test_other_subjects_acknowledge_nothing(subject: bytes) -> None:
+    """Too few tokens, ten of them, or numbers that are none."""
+    assert parse_subject(subject) is None
+
+
+@given(st.binary(max_size=40))
+def test_bodies_never_fail(body: bytes) -> None:
+    """Whatever a client sends as an ack or a pull request is read as something."""
+    parse_body(body)
+    assert parse_pull(body).batch is not None
+
+
+def test_pull_bodies() -> None:
+    """A number, JSON with unknown keys, and nonsense."""
+    assert parse_pull(b" 7 ").batch == 7
+    assert parse_pull(b'{"batch":3,"expires":5,"zz":1}') == PullBody(batch=3, expires_ns=5)
+    assert [parse_pull(body).batch for body in (b"", b"x", b"{", b'{"batch":"x"}')] == [1, 1, 1, 1]
+
+
+# ------------------------------------------------------------------ rules
+
+
+def test_a_refused_creation_changes_nothing() -> None:
+    """Another immutable setting under the same name is refused, and the old configuration is untouched."""
+    around = rules.Surroundings(StreamConfig(name="S", num_replicas=1))
+    old = rules.check_create(ConsumerConfig(name="C", ack_policy=AckPolicy.EXPLICIT), around)
+    assert isinstance(old, ConsumerConfig)
+    wanted = ConsumerConfig(name="C", ack_policy=AckPolicy.NONE)
+    for action, code in ((Action.CREATE, 10148), (Action.CREATE_OR_UPDATE, 10012), (Action.UPDATE, 10012)):
+        refused = rules.check_create(wanted, around, old=old, action=action)
+        assert isinstance(refused, ApiError)
+        assert refused.err_code == code
+    assert old.ack_policy == AckPolicy.EXPLICIT
+
+
+def test_both_ways_of_naming_give_the_name() -> None:
+    """The old durable subject and the new one with a durable name only: name and durable name are equal."""
+    around = rules.Surroundings(StreamConfig(name="S", num_replicas=1))
+    for expects_durable in (True, False):
+        config = ConsumerConfig(durable_name="D")
+        assert rules.check_request_names(config, subject_name="D", expects_durable=expects_durable) is None
+        checked = rules.check_create(config, around)
+        assert isinstance(checked, ConsumerConfig)
+        assert (checked.name, checked.durable_name) == ("D", "D")

@@ -1,0 +1,464 @@
+"""The stream machine and its leader, case by case."""
+
+from __future__ import annotations
+
+import orjson
+from tests.unit.jetstream.desk import Desk, tell
+from tests.unit.jetstream.stores import SECOND, T0, ListStore, publish
+
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.fields import to_object
+from tnats.jetstream.api.messages import JSApiMsgDeleteRequest, JSApiStreamPurgeRequest
+from tnats.jetstream.stream import entries, rules
+from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.jetstream.stream.entries import Append, Configure, Expire, Purge, Remove
+from tnats.wire.headers import get_header
+
+
+def purge(desk: Desk, **request: object) -> int:
+    """Purge; how many messages went."""
+    before = desk.store.messages
+    entry = desk.leader.purge(JSApiStreamPurgeRequest(**request))  # type: ignore[arg-type]
+    assert isinstance(entry, Purge)
+    desk.apply(entry)
+    return before - desk.store.messages
+
+
+def update(desk: Desk, **changes: object) -> None:
+    """Update the configuration through the log."""
+    wanted = StreamConfig(**{**{name: getattr(desk.machine.config, name) for name in ("name", "subjects")}, **changes})  # type: ignore[arg-type]
+    checked = rules.check_update(desk.machine.config, wanted, rules.Surroundings())
+    assert not isinstance(checked, ApiError), checked
+    desk.apply(Configure(orjson.dumps(to_object(checked))))
+
+
+# ------------------------------------------------------------------ purge, delete, limits
+
+
+def test_purging_an_empty_stream_leaves_its_sequences() -> None:
+    """A purge of any form of a stream without messages removes none and keeps first 1, last 0."""
+    desk = Desk()
+    assert [purge(desk), purge(desk, keep=0), purge(desk, filter="a.x"), purge(desk, seq=5)] == [0, 0, 0, 0]
+    assert (desk.store.first_seq, desk.store.last_seq) == (1, 0)
+
+
+def test_purge_up_to_a_sequence() -> None:
+    """A purge with a sequence removes what is below it, whether a message has that sequence or not."""
+    desk = Desk()
+    desk.publish(*[publish("a.x") for _ in range(100)])
+    assert purge(desk, seq=90) == 89
+    assert (desk.store.first_seq, desk.store.messages, desk.machine.state().num_deleted) == (90, 11, 0)
+    desk.apply(Remove((95, 96)))
+    assert purge(desk, seq=95) == 5
+    assert desk.seqs() == [97, 98, 99, 100]
+
+
+def test_purge_with_filter_and_keep() -> None:
+    """Filter and keep together leave the newest of that filter, and others alone."""
+    desk = Desk()
+    desk.publish(*[publish(subject) for subject in ("a.x", "b", "a.x", "a.y", "b")])
+    assert purge(desk, filter="a.*", keep=1) == 2
+    assert desk.seqs() == [2, 4, 5]
+    assert purge(desk, keep=2) == 1
+    assert desk.seqs() == [4, 5]
+
+
+def test_sequence_and_keep_exclude_each_other() -> None:
+    """A purge with both is a bad request."""
+    refused = Desk().leader.purge(JSApiStreamPurgeRequest(seq=1, keep=1))
+    assert isinstance(refused, ApiError)
+    assert refused.err_code == 10003
+
+
+def test_sequences_go_on_after_everything_is_gone() -> None:
+    """A stream that was emptied knows its last sequence, also when it began at one of its own."""
+    desk = Desk()
+    desk.publish(*[publish("a.x") for _ in range(5)])
+    purge(desk)
+    state = desk.machine.state()
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 6, 5)
+    assert desk.say(publish("a.x")) == ["6"]
+    assert (ListStore(10_000).first_seq, ListStore(10_000).last_seq) == (10_000, 9_999)
+
+
+def test_lowering_the_subject_limit_takes_effect_at_once() -> None:
+    """Five messages of a subject become three with the update, and stay three."""
+    desk = Desk(max_msgs_per_subject=5)
+    desk.publish(*[publish("a.x") for _ in range(5)])
+    update(desk, max_msgs_per_subject=3)
+    assert desk.seqs() == [3, 4, 5]
+    desk.publish(publish("a.x"), publish("a.x"))
+    assert desk.seqs() == [5, 6, 7]
+    assert desk.held(desk.follower) == desk.held()
+
+
+def test_denied_operations() -> None:
+    """Deleting and purging are refused where the configuration says so, and everything in a sealed stream."""
+    desk = Desk(deny_delete=True, deny_purge=True)
+    desk.publish(publish("a.x"))
+    delete = desk.leader.delete_message(JSApiMsgDeleteRequest(seq=1))
+    emptied = desk.leader.purge(JSApiStreamPurgeRequest())
+    assert isinstance(delete, ApiError)
+    assert isinstance(emptied, ApiError)
+    assert (delete.err_code, emptied.err_code) == (10057, 10110)
+    update(desk, sealed=True, deny_delete=True, deny_purge=True)
+    assert desk.say(publish("a.x")) == ["!10109"]
+    delete = desk.leader.delete_message(JSApiMsgDeleteRequest(seq=1))
+    assert isinstance(delete, ApiError)
+    assert delete.err_code == 10109
+
+
+def test_last_message_by_subject_after_an_update() -> None:
+    """Messages on a subject that was added later are found by it."""
+    desk = Desk()
+    desk.publish(publish("a.x"), publish("a.x"), publish("a.x"))
+    update(desk, subjects=["a.>", "b", "c"])
+    assert desk.say(publish("c")) == ["4"]
+    assert (desk.store.last_seq_of(b"a.x"), desk.store.last_seq_of(b"c")) == (3, 4)
+
+
+# ------------------------------------------------------------------ in flight
+
+
+def test_answers_wait_for_the_commit() -> None:
+    """Nothing says "stored" before the entry is committed, not even "duplicate"."""
+    desk = Desk()
+    first = desk.admit(publish("a.x", Nats_Msg_Id="m"))
+    again = desk.admit(publish("a.x", Nats_Msg_Id="m"))
+    assert (first.replies, again.replies, again.entry) == ([], [], None)
+    assert [tell(answer) for _, answer in desk.commit()] == ["1", '{"stream":"T","seq":1,"duplicate": true}']
+
+
+def test_expectations_see_what_is_in_flight() -> None:
+    """Expected sequences, by stream, subject and pattern, are those that will hold."""
+    desk = Desk()
+    desk.admit(publish("a.x"), publish("a.y"))
+    assert desk.admit(publish("a.x", Nats_Expected_Last_Sequence="0")).entry is None
+    assert desk.admit(publish("a.x", Nats_Expected_Last_Subject_Sequence="0")).entry is None
+    one = publish("b", Nats_Expected_Last_Subject_Sequence="2", Nats_Expected_Last_Subject_Sequence_Subject="a.*")
+    assert desk.admit(one, publish("a.x", Nats_Expected_Last_Sequence="3")).entry is not None
+    desk.commit()
+    assert desk.seqs() == [1, 2, 3, 4]
+
+
+def test_the_limits_count_what_is_in_flight() -> None:
+    """With discard new no batch in flight can take the stream above its limit."""
+    desk = Desk(max_msgs=3, discard="new")
+    replies = [tell(answer) for _ in range(5) for _, answer in desk.admit(publish("a.x")).replies]
+    assert replies == ["!10077", "!10077"]
+    desk.commit()
+    assert desk.seqs() == [1, 2, 3]
+
+
+def test_a_new_leader_knows_nothing_of_what_was_in_flight() -> None:
+    """After a reset, sequences and ids are those of the applied state, and open batches are announced as abandoned."""
+    desk = Desk(allow_atomic=True)
+    desk.admit(publish("a.x", Nats_Msg_Id="m"))
+    desk.admit(publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence="1"))
+    desk.proposed.clear()
+    assert [advisory.fields["reason"] for advisory in desk.leader.reset()] == ["incomplete"]
+    assert desk.say(publish("a.x", Nats_Msg_Id="m")) == ["1"]
+    assert desk.budget.atomic_count == 0
+
+
+def test_no_ack_streams_never_answer() -> None:
+    """Neither success nor refusal is told."""
+    desk = Desk(no_ack=True, max_msg_size=1)
+    assert desk.say(publish("a.x"), publish("a.x", "xx"), publish("a.x", Nats_Msg_Id="")) == []
+    assert desk.seqs() == [1, 2] or desk.seqs() == [1]
+
+
+# ------------------------------------------------------------------ duplicates
+
+
+def test_an_id_outlives_its_message() -> None:
+    """Within the window an id is refused although its message is gone; after the window it is free."""
+    desk = Desk(retention="workqueue", duplicate_window=120 * SECOND)
+    assert desk.say(publish("a.x", Nats_Msg_Id="a")) == ["1"]
+    desk.apply(Remove((1,)))
+    assert "duplicate" in desk.say(publish("a.x", Nats_Msg_Id="a"))[0]
+    desk.sleep(120)
+    assert desk.say(publish("a.x", Nats_Msg_Id="a")) == ["2"]
+
+
+# ------------------------------------------------------------------ TTL and markers
+
+
+def test_ttl_can_be_switched_on() -> None:
+    """Refused before, honoured after the update."""
+    desk = Desk()
+    assert desk.say(publish("a.x", Nats_TTL="1s")) == ["!10166"]
+    update(desk, allow_msg_ttl=True)
+    assert desk.say(publish("a.x", Nats_TTL="1s")) == ["1"]
+    desk.sleep(0.9)
+    assert desk.seqs() == [1]
+    desk.sleep(0.2)
+    assert desk.seqs() == []
+
+
+def test_a_far_deadline_does_not_hide_a_near_one() -> None:
+    """A message of one second goes after one second, whatever else is published; deleted ones leave no deadline."""
+    desk = Desk(allow_msg_ttl=True)
+    desk.publish(publish("a.x", Nats_TTL="1h"), publish("a.y", Nats_TTL="1s"))
+    for _ in range(12):
+        desk.publish(publish("a.z", Nats_TTL="1h"))
+        desk.sleep(0.1)
+    assert desk.store.last_seq_of(b"a.y") == 0
+    desk.apply(Remove(tuple(desk.seqs())))
+    assert len(desk.machine.deadlines) == 0
+    assert desk.leader.next_deadline_ns() is None
+
+
+def test_never_outlives_the_age() -> None:
+    """`never` is exempt from max_age, and does not keep others from ageing."""
+    desk = Desk(allow_msg_ttl=True, max_age=10 * SECOND)
+    desk.publish(publish("a.x", Nats_TTL="never"), publish("a.y"), publish("a.z", Nats_TTL="1h"))
+    desk.sleep(11)
+    assert desk.seqs() == [1]
+
+
+def test_the_last_message_of_a_subject_leaves_a_marker() -> None:
+    """An aged key becomes an empty message with the reason; the marker goes too, and leaves nothing."""
+    desk = Desk(subject_delete_marker_ttl=60 * SECOND, max_age=5 * SECOND, duplicate_window=SECOND)
+    desk.publish(publish("a.x"))
+    desk.sleep(5)
+    marker = desk.store.held[2]
+    assert desk.seqs() == [2]
+    assert (marker.payload, get_header(marker.headers, b"Nats-Marker-Reason")) == (b"", b"MaxAge")
+    assert get_header(marker.headers, b"Nats-TTL") == b"1m0s"
+    desk.sleep(5)
+    assert desk.seqs() == []
+    assert desk.store.last_seq == 2
+
+
+def test_no_marker_while_a_newer_message_exists() -> None:
+    """Only the end of the newest message of a subject is marked, and a purge marks nothing."""
+    desk = Desk(subject_delete_marker_ttl=2 * SECOND, max_msgs_per_subject=5)
+    desk.publish(publish("a.x", Nats_TTL="2s"), publish("a.x"))
+    desk.sleep(3)
+    assert desk.seqs() == [2]
+    purge(desk, filter="a.x")
+    desk.sleep(10)
+    assert desk.store.last_seq == 2
+
+
+def test_what_ended_while_nobody_led_goes_at_once() -> None:
+    """Ten messages whose TTL passed during a stop are the first thing a new leader removes."""
+    desk = Desk(allow_msg_ttl=True)
+    desk.publish(*[publish("a.x", Nats_TTL="2s") for _ in range(10)])
+    desk.now_ns += 60 * SECOND
+    desk.leader.reset()
+    assert desk.leader.next_deadline_ns() == T0 + 2 * SECOND
+    desk.serve()
+    assert (desk.store.messages, desk.store.first_seq, desk.store.last_seq) == (0, 11, 10)
+
+
+# ------------------------------------------------------------------ schedules
+
+
+def test_a_schedule_fires_once_and_goes() -> None:
+    """`@at`: the target gets headers and body of the schedule, which is then removed."""
+    desk = Desk(allow_msg_schedules=True, allow_msg_ttl=True)
+    schedule = {"Nats_Schedule": "@at 2023-11-14T22:13:25Z", "Nats_Schedule_Target": "a.t", "Nats_Schedule_TTL": "5m"}
+    desk.publish(publish("a.s", "body", **schedule, Foo="bar", Nats_Msg_Id="q"))
+    desk.sleep(4.9)
+    assert desk.store.last_seq == 1
+    desk.sleep(0.2)
+    fired = desk.store.held[2]
+    assert (fired.subject, fired.payload) == (b"a.t", b"body")
+    assert fired.headers == (
+        b"NATS/1.0\r\nFoo: bar\r\nNats-Scheduler: a.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: 5m\r\n\r\n"
+    )
+    assert desk.seqs() == [2]
+    assert desk.leader.next_deadline_ns() == fired.ts_ns + 300 * SECOND
+
+
+def test_a_repeat_below_a_second_keeps_its_fraction() -> None:
+    """`@every 1500ms`: each firing is the last one, rounded to the second, and 1.5 s."""
+    desk = Desk(allow_msg_schedules=True)
+    desk.publish(publish("a.s", Nats_Schedule="@every 1500ms", Nats_Schedule_Target="a.t"))
+    desk.sleep(5.6)
+    fired = [one for one in desk.store.held.values() if one.subject == b"a.t"]
+    assert [one.ts_ns - T0 for one in fired] == [SECOND * 3 // 2, SECOND * 7 // 2, SECOND * 11 // 2]
+    assert (get_header(fired[0].headers, b"Nats-Schedule-Next") or b"").endswith(b".5Z")
+
+
+def test_missed_repeats_collapse() -> None:
+    """A leader that comes late fires once, then in the old rhythm."""
+    desk = Desk(allow_msg_schedules=True)
+    desk.publish(publish("a.s", Nats_Schedule="@every 1s", Nats_Schedule_Target="a.t"))
+    desk.now_ns += 60 * SECOND
+    desk.serve()
+    assert desk.store.count_of(b"a.t") == 1
+    desk.sleep(3)
+    assert desk.store.count_of(b"a.t") == 4
+
+
+def test_a_schedule_samples_its_source() -> None:
+    """Without a message there, the schedule's own body; with one, its body and headers, but for the server's own."""
+    desk = Desk(allow_msg_schedules=True)
+    schedule = {"Nats_Schedule": "@every 1s", "Nats_Schedule_Target": "a.t", "Nats_Schedule_Source": "a.d"}
+    desk.publish(publish("a.s", "own", **schedule))
+    desk.sleep(1.1)
+    desk.publish(publish("a.d", "sampled", Nats_Scheduler="a.victim", Nats_Schedule_Next="purge", X="y"))
+    desk.sleep(3)
+    fired = [one for one in desk.store.held.values() if one.subject == b"a.t"]
+    assert [one.payload for one in fired] == [b"own", b"sampled", b"sampled", b"sampled"]
+    assert get_header(fired[-1].headers, b"X") == b"y"
+    assert get_header(fired[-1].headers, b"Nats-Scheduler") == b"a.s"
+    assert desk.store.last_seq_of(b"a.s") == 1
+
+
+def test_a_forged_next_time_does_not_move_a_schedule() -> None:
+    """Both forged headers are refused, and the schedule fires on time."""
+    desk = Desk(allow_msg_schedules=True)
+    desk.publish(publish("a.s", Nats_Schedule="@at 2023-11-14T22:13:20.5Z", Nats_Schedule_Target="a.t"))
+    forged = {"Nats_Scheduler": "a.s", "Nats_Schedule_Next": "2123-01-01T00:00:00Z"}
+    assert desk.say(publish("a.attacker", **forged)) == ["!10212"]
+    desk.sleep(0.6)
+    assert desk.store.count_of(b"a.t") == 1
+
+
+# ------------------------------------------------------------------ batches
+
+
+def test_the_largest_batch() -> None:
+    """A thousand messages are a batch, also with a separate end marker; one more is refused and leaves nothing."""
+
+    def batch(count: int, *, closes: bool) -> list[str]:
+        desk = Desk(allow_atomic=True)
+        messages = [
+            publish("a.x", reply="", Nats_Batch_Id="B", Nats_Batch_Sequence=str(number))
+            for number in range(1, count + closes)
+        ]
+        commit = "eob" if closes else "1"
+        last = count + closes
+        end = publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence=str(last), Nats_Batch_Commit=commit)
+        answers = desk.say(*messages, end)
+        return [*answers, str(desk.store.messages)]
+
+    assert batch(1000, closes=False) == ['{"stream":"T","seq":1000,"batch":"B","count":1000}', "1000"]
+    assert batch(1000, closes=True) == ['{"stream":"T","seq":1000,"batch":"B","count":1000}', "1000"]
+    assert batch(1001, closes=False) == ["!10199", "0"]
+
+
+def test_an_idle_batch_is_given_up() -> None:
+    """After ten seconds without a message, with an advisory; what comes then is incomplete."""
+    desk = Desk(allow_atomic=True)
+    desk.publish(publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence="1"))
+    desk.sleep(10)
+    assert [advisory.fields["reason"] for advisory in desk.advisories] == ["timeout"]
+    late = publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
+    assert desk.say(late) == ["!10176"]
+    assert (desk.store.messages, desk.budget.atomic_count) == (0, 0)
+
+
+def test_open_batches_are_bounded() -> None:
+    """The 51st batch of a stream is told so, and ends of others make room."""
+    desk = Desk(allow_atomic=True)
+    for number in range(50):
+        assert desk.say(publish("a.x", Nats_Batch_Id=f"B{number}", Nats_Batch_Sequence="1")) == [""]
+    assert desk.say(publish("a.x", Nats_Batch_Id="C", Nats_Batch_Sequence="1")) == ["!10210"]
+    desk.say(publish("a.x", Nats_Batch_Id="B0", Nats_Batch_Sequence="2", Nats_Batch_Commit="1"))
+    assert desk.say(publish("a.x", Nats_Batch_Id="C", Nats_Batch_Sequence="1")) == [""]
+
+
+def test_a_refused_batch_leaves_no_total() -> None:
+    """A staged increment of a batch that is refused does not count."""
+    desk = Desk(allow_atomic=True, allow_msg_counter=True)
+    assert "2" in desk.say(publish("a.x", "", Nats_Incr="2"))[0]
+    desk.say(publish("a.x", "", Nats_Incr="3", Nats_Batch_Id="B", Nats_Batch_Sequence="1"))
+    end = publish("a.x", "", Nats_Batch_Id="B", Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
+    assert desk.say(end) == ["!10169"]
+    assert desk.say(publish("a.x", "", Nats_Incr="1")) == ['{"stream":"T","seq":2,"val":"3"}']
+
+
+def test_a_batch_is_one_entry() -> None:
+    """All messages of a batch stand in one log entry, so that no crash can split them."""
+    desk = Desk(allow_atomic=True)
+    desk.publish(publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence="1"))
+    admission = desk.admit(publish("a.x", Nats_Batch_Id="B", Nats_Batch_Sequence="2", Nats_Batch_Commit="1"))
+    assert admission.entry is not None
+    assert len(admission.entry.messages) == 2
+
+
+# ------------------------------------------------------------------ interest
+
+
+class View:
+    """A consumer for the interest table: wants one subject, needs what is not in `done`."""
+
+    def __init__(self, subject: bytes) -> None:
+        self.subject = subject
+        self.done: set[int] = set()
+
+    def wants_subject(self, subject: bytes) -> bool:
+        return subject == self.subject
+
+    def needs(self, seq: int) -> bool:
+        return seq not in self.done
+
+
+def test_interest_streams_drop_what_nobody_wants() -> None:
+    """The sequence is used and the publisher answered; a roll-up still takes the older messages away."""
+    desk = Desk(retention="interest", allow_rollup_hdrs=True)
+    desk.interest.put("c", View(b"a.x"))
+    assert desk.say(publish("a.x"), publish("b"), publish("a.x")) == ["1", "2", "3"]
+    assert desk.seqs() == [1, 3]
+    assert desk.say(publish("b", Nats_Rollup="all")) == ["4"]
+    assert (desk.seqs(), desk.store.first_seq, desk.store.last_seq) == ([], 5, 4)
+
+
+def test_interest_needs_all_consumers() -> None:
+    """A message goes when the last consumer that wants it is done, or when that consumer goes."""
+    desk = Desk(retention="interest")
+    one, two = View(b"a.x"), View(b"a.x")
+    desk.interest.put("one", one)
+    desk.interest.put("two", two)
+    desk.publish(publish("a.x"), publish("a.x"), publish("a.x"))
+    one.done.update({1, 2})
+    assert desk.interest.removable(desk.store, [1, 2]) == []
+    two.done.add(1)
+    assert desk.interest.removable(desk.store, [1]) == [1]
+    desk.interest.discard("two")
+    assert desk.interest.sweep(desk.store, 1) == ([1, 2], 0)
+
+
+def test_narrowed_filters_free_messages() -> None:
+    """When the only consumer wants one of ten subjects from now on, the nine others go."""
+    desk = Desk(retention="interest", subjects=["a.>"])
+    for number in range(10):
+        desk.interest.put(f"c{number}", View(b"a.%d" % number))
+    desk.publish(*[publish(f"a.{number}") for number in range(10)])
+    for number in range(10):
+        desk.interest.discard(f"c{number}")
+    desk.interest.put("c", View(b"a.1"))
+    removable, _ = desk.interest.sweep(desk.store, 1)
+    desk.apply(Remove(tuple(removable)))
+    assert desk.seqs() == [2]
+
+
+def test_a_work_queue_keeps_what_nobody_wants_yet() -> None:
+    """Acknowledged messages go at once; others stay without a consumer, and when a consumer goes."""
+    desk = Desk(retention="workqueue")
+    desk.interest.put("c", View(b"a.x"))
+    desk.publish(publish("a.x"), publish("b"), publish("a.x"))
+    assert desk.interest.removable(desk.store, [1]) == [1]
+    desk.interest.discard("c")
+    assert desk.interest.sweep(desk.store, 1) == ([], 0)
+    assert desk.seqs() == [1, 2, 3]
+    assert desk.interest.retention == Retention.WORKQUEUE
+
+
+# ------------------------------------------------------------------ bytes of entries
+
+
+def test_entries_survive_their_bytes() -> None:
+    """Every kind of entry decodes to what was encoded."""
+    append = Append(7, T0, [(b"a", b"", b"x"), (b"b.c", b"NATS/1.0\r\n\r\n", b"")], [b"R", b""])
+    append.dropped[1] = None
+    back = entries.decode(entries.encode(append))
+    assert isinstance(back, Append)
+    assert (back.first_seq, back.ts_ns, back.messages, back.dropped) == (7, T0, append.messages, {1: None})
+    for entry in (Remove((1, 2**63), True), Purge(b"a.>", 5, 0), Purge(), Expire(T0), Configure(b"{}")):
+        assert entries.decode(entries.encode(entry)) == entry
