@@ -15,7 +15,7 @@ import attrs
 from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.faults import parse_duration
 from tnats.harness.findings import Variant
-from tnats.harness.history import Operation
+from tnats.harness.history import History, Operation
 from tnats.limits import SECOND_NS
 
 CLAUSES = {
@@ -33,6 +33,8 @@ CLAUSE_OF = {"C2": "K4", "C3": "K4", "C4": "K4", "C5": "K9", "C6": "K8", "C7": "
 DEFAULT_WINDOW = "2m"
 """nats-server's `sync_interval` when it is not set."""
 SLACK_NS = SECOND_NS
+RECORD_BYTES_MIN = 16
+"""No stored message is smaller: subject, value and sequence alone take more."""
 
 
 @attrs.frozen
@@ -115,7 +117,7 @@ def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[li
             broken += judge_window(variant, evidence, observed, replica, lost)
             notes.append(f"{replica.node}: lost {len(lost)}, {span_text(lost)}")
         elif variant.expect == "H":
-            broken += judge_damage(replica, lost)
+            broken += judge_damage(replica, lost, touched_at_most(evidence.history))
         else:
             clause = "K2" if observed.power_losses else "K1"
             broken.append((clause, f"{replica.node} lost {len(lost)} acknowledged values, {span_text(lost)}"))
@@ -188,8 +190,26 @@ def acked_ns(operation: Operation) -> int:
     return operation.end.time_ns
 
 
-def judge_damage(replica: Replica, lost: Sequence[Operation]) -> Iterator[tuple[str, str]]:
-    """K5: an answer for each lost value that is an error; and the health check must know."""
+def touched_at_most(history: History) -> int:
+    """How many records the nemesis can have damaged: one a flipped bit, and what fits into the tails it cut off."""
+    count = 0
+    for event in history.nemesis():
+        if event.f == "bitflip":
+            count += int(event.value[2])
+        elif event.f == "truncate":
+            count += int(event.value[2]) // RECORD_BYTES_MIN + 1
+    return count
+
+
+def judge_damage(replica: Replica, lost: Sequence[Operation], touched_count: int) -> Iterator[tuple[str, str]]:
+    """K5: an answer for each lost value that is an error; and the health check must know. K6: what was not damaged is
+    served.
+    """
+    if len(lost) > touched_count:
+        yield (
+            "K6",
+            f"{replica.node} lost {len(lost)} acknowledged values, though the damage touched {touched_count} at most",
+        )
     silent = [op for op in lost if not replica.missing.get(op.told("seq"))]
     named = [op for op in silent if op.told("seq") in replica.named_lost]
     if silent:

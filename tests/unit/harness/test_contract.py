@@ -10,6 +10,7 @@ from tnats.harness import checkers
 from tnats.harness.checkers.evidence import Evidence
 from tnats.harness.contract import CLAUSE_OF, CLAUSES, Observed, PowerLoss, judge
 from tnats.harness.findings import Expect, Variant
+from tnats.harness.history import Event
 
 LONG_NS = 3600 * 1_000_000_000
 
@@ -73,19 +74,33 @@ def test_loss_without_a_power_loss_breaks_k1_in_the_window_too() -> None:
     assert broken("W", reported) == ["K1"]
 
 
+def flipped(found: Evidence, bits: int) -> Evidence:
+    """The same with so many bits flipped by the nemesis."""
+    found.history.events.append(Event(99, 99_000, "info", "nemesis", "bitflip", ["/x/1.blk", 1000, bits]))
+    return found
+
+
 def test_damage_must_be_answered_with_an_error_and_show_in_the_health_check() -> None:
     """As if it had never been: K5. An error for each and a failing health check: kept, if nothing else is missing."""
-    assert broken("H", without_tail()) == ["K5"]
-    honest = without_tail()
+    assert broken("H", flipped(without_tail(), 2)) == ["K5"]
+    honest = flipped(without_tail(), 2)
     honest.replicas[0].missing = {3: "damaged (500)", 4: "damaged (500)"}
     assert broken("H", honest) == ["K5"], "the health check says ok"
     honest.replicas[0].health = "503 damaged: 3-4"
     assert broken("H", honest) == []
 
 
+def test_what_was_not_damaged_must_be_served() -> None:
+    """One flipped bit does not excuse two lost records, however honest the server is about them."""
+    honest = flipped(without_tail(), 1)
+    honest.replicas[0].missing = {3: "damaged (500)", 4: "damaged (500)"}
+    honest.replicas[0].health = "503 damaged: 3-4"
+    assert broken("H", honest) == ["K6"]
+
+
 def test_an_honest_hole_is_no_gap() -> None:
     """A damaged record in the middle, answered with an error: nothing else objects."""
-    honest = evidence(GOOD, n1={1: "0-0", 2: "0-1", 4: "0-3"})
+    honest = flipped(evidence(GOOD, n1={1: "0-0", 2: "0-1", 4: "0-3"}), 2)
     honest.replicas[0].missing = {3: "damaged (500)"}
     honest.replicas[0].health = "503 damaged: 3"
     assert broken("H", honest) == []
