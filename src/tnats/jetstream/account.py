@@ -321,9 +321,9 @@ class AccountService:
                     self._remember(old)
                     stream.add_consumer(old)
                     stream.sweep()
-                return old
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
+            return old
 
     async def _make_consumer(self, stream: StreamService, name: str, config: ConsumerConfig) -> ConsumerService:
         number = self.host.catalogue.next_number()

@@ -7,11 +7,10 @@ replay, and are taken back into the index then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from tnats.jetstream.stream.entries import Message as Content
 from tnats.storage.index import PLACE_MIN, SubjectFilter
-from tnats.storage.message_log import Message, MessageLog
+from tnats.storage.message_log import Content, Message, MessageLog
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
 SHORT_RANGE = 512
@@ -69,6 +68,14 @@ class IndexedStore:
                 self.index.put(*held)
                 return
         self.log.hold((Message(seq, ts_ns, subject, headers, payload),))
+
+    def append_run(self, ts_ns: int, messages: Sequence[Content]) -> None:
+        if self._aside:
+            for subject, headers, payload in messages:
+                self.append(self.index.last + 1, ts_ns, subject, headers, payload)
+            return
+        self.last_time_ns = ts_ns
+        self.log.hold_run(ts_ns, messages)
 
     def skip(self, seq: int, ts_ns: int) -> None:
         self.last_time_ns = ts_ns

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
-from tnats.storage.message_log import Message, sequence_at
+from tnats.storage.message_log import Content, Message, sequence_at
 from tnats.storage.record import Finding
 
 
@@ -19,7 +19,7 @@ class MemoryLog:
         self.trouble: StorageError | None = None
         self.findings: list[Finding] = []
         self.unwritten_bytes = 0
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, Content] = {}
 
     def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
         return len(subject) + len(headers) + len(payload) + 16
@@ -35,18 +35,25 @@ class MemoryLog:
                 self.last_time_ns = message.time_ns
             size = self.size_of(message.subject, message.headers, message.payload)
             self.index.put(message.sequence, message.subject, size, PLACE_MIN, message.time_ns)
-            self._messages[message.sequence] = message
+            self._messages[message.sequence] = (message.subject, message.headers, message.payload)
+
+    def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
+        first = self.index.last + 1
+        sizes = [len(subject) + len(headers) + len(payload) + 16 for subject, headers, payload in messages]
+        self._messages.update(zip(range(first, first + len(messages)), messages, strict=True))
+        self.last_time_ns = time_ns
+        self.index.put_run([content[0] for content in messages], sizes, PLACE_MIN, time_ns)
 
     async def write(self) -> None:
         pass
 
     def load_nowait(self, sequence: int) -> Message | None:
-        message = self._messages.get(sequence)
-        if message is None:
+        content = self._messages.get(sequence)
+        if content is None:
             if self.index.start <= sequence <= self.index.last and self.index.place(sequence) == LOST:
                 raise DataDamaged(f"message {sequence} is lost")
             raise KeyError(sequence)
-        return message
+        return Message(sequence, self.index.time_ns(sequence), *content)
 
     async def load(self, sequence: int) -> Message:
         message = self.load_nowait(sequence)

@@ -27,6 +27,10 @@ class Message:
     payload: bytes
 
 
+Content = tuple[bytes, bytes, bytes]
+"""Subject, header block, payload."""
+
+
 class MessageLog(Protocol):
     """A stream's messages. One task appends, removes and checkpoints; any task may read."""
 
@@ -62,6 +66,9 @@ class MessageLog(Protocol):
 
     def hold(self, messages: Iterable[Message]) -> None:
         """What `append` does at once: the messages count and can be read; `write` brings them to their files."""
+
+    def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
+        """`hold` for new messages of one time, at least one, that take the sequences behind the last."""
 
     async def write(self) -> None:
         """Write what was held. Never fails, as `append`."""

@@ -38,7 +38,7 @@ from tnats.jetstream.stream.config import Storage, StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
-from tnats.storage.index import LOST, REMOVED
+from tnats.storage.index import REMOVED
 from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
 
 
@@ -252,10 +252,12 @@ def stream_state(stream: StreamService) -> StreamState:
         state.first_seq = 0
     state.num_subjects = stream.store.subject_count
     state.consumer_count = len(stream.consumers)
-    index = stream.store.index
-    lost = index.absent(index.start, index.last, LOST)
-    if lost:
-        seqs = [seq for first, last in lost for seq in range(first, min(last, first + SUBJECTS_PAGE) + 1)]
+    seqs = [
+        seq
+        for first, last in stream.lost
+        for seq in range(max(first, state.first_seq), min(last, first + SUBJECTS_PAGE) + 1)
+    ]
+    if seqs:
         state.lost = LostStreamData(seqs)
     return state
 

@@ -5,7 +5,7 @@ schedules. Every replica that applied the same entries holds the same state; not
 consumers, or who asked.
 
 Rules. Entries come in log order. An `Append` carries its sequences; one that does not follow on is a broken
-invariant. Limits (`max_msgs`, `max_bytes`, `max_msgs_per_subject`) are enforced after each message, oldest first,
+invariant. Limits (`max_msgs`, `max_bytes`, `max_msgs_per_subject`) are enforced after each entry, oldest first,
 so a message may push itself out. Age and TTL are enforced by `Expire` entries, which the leader proposes; a
 message whose subject is due a delete marker stays until the marker, an ordinary message with a rollup header, takes
 its place.
@@ -94,17 +94,19 @@ class StreamMachine:
         applied.first_seq, applied.next_seq = seq, entry.next_seq
         if self.config.republish is not None:
             self._note_previous(entry, applied)
-        append, has_limits = store.append, self._has_limits
         if entry.dropped:
             self._append_some(entry, applied)
             return
-        for subject, headers, payload in entry.messages:
-            append(seq, ts_ns, subject, headers, payload)
+        store.append_run(ts_ns, entry.messages)
+        for subject, headers, _ in entry.messages:
             if headers and b"\r\nNats-" in headers:
                 self._note_headers(seq, ts_ns, subject, headers, applied)
-            if has_limits:
-                self._enforce(subject, applied)
             seq += 1
+        if self._has_limits:
+            if self.config.max_msgs_per_subject > 0:
+                for subject in dict.fromkeys([message[0] for message in entry.messages]):
+                    self._enforce_subject(subject, applied)
+            self._enforce_totals(applied)
 
     def _append_some(self, entry: Append, applied: Applied) -> None:
         for offset, (subject, headers, payload) in enumerate(entry.messages):
@@ -118,7 +120,9 @@ class StreamMachine:
                 continue
             self.store.append(seq, entry.ts_ns, subject, headers, payload)
             self._note_headers(seq, entry.ts_ns, subject, headers, applied)
-            self._enforce(subject, applied)
+            if self.config.max_msgs_per_subject > 0:
+                self._enforce_subject(subject, applied)
+            self._enforce_totals(applied)
 
     def _note_previous(self, entry: Append, applied: Applied) -> None:
         last: dict[bytes, int] = {}
@@ -187,12 +191,13 @@ class StreamMachine:
             self.schedules.forget_below(seq)
             applied.removed_below = max(applied.removed_below, seq)
 
-    def _enforce(self, subject: bytes, applied: Applied) -> None:
+    def _enforce_subject(self, subject: bytes, applied: Applied) -> None:
+        store, subject_max = self.store, self.config.max_msgs_per_subject
+        while store.count_of(subject) > subject_max:
+            self._remove(store.first_seq_of(subject), applied)
+
+    def _enforce_totals(self, applied: Applied) -> None:
         store, config = self.store, self.config
-        subject_max = config.max_msgs_per_subject
-        if subject_max > 0:
-            while store.count_of(subject) > subject_max:
-                self._remove(store.first_seq_of(subject), applied)
         if config.max_msgs > 0:
             while store.messages > config.max_msgs:
                 self._remove(store.first_seq, applied)
@@ -211,7 +216,7 @@ class StreamMachine:
                     self._remove(seq, applied)
                 seq = store.next_seq(seq + 1)
         if store.messages:
-            self._enforce(b"", applied)
+            self._enforce_totals(applied)
 
     def _apply_purge(self, purge: Purge, applied: Applied) -> None:
         store = self.store

@@ -22,6 +22,7 @@ from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.service import StreamService
 from tnats.storage.errors import StorageError
+from tnats.storage.index import LOST
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.stream_log import NOTE, StreamLog
 
@@ -63,6 +64,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     host.store.own(record.group, service.checkpoint)
     if machine.config != record.config:  # the catalogue is ahead: power was lost in the middle of an update
         service.propose(Configure(encode_config(record.config)))
+    service.lost = log.index.absent(log.index.start, log.index.last, LOST)
     _report(host, service, log)
     return service
 

@@ -6,7 +6,7 @@ bookkeeping in memory plus lazily written segments: what makes a message durable
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
@@ -38,6 +38,9 @@ class StreamStore(Protocol):
 
     def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes) -> None:
         """Add the message of sequence `last_seq + 1`."""
+
+    def append_run(self, ts_ns: int, messages: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        """Add messages, (subject, header block, payload) each, at least one, behind `last_seq`, all of one time."""
 
     def skip(self, seq: int, ts_ns: int) -> None:
         """Use up the sequence `last_seq + 1` without a message."""

@@ -80,6 +80,8 @@ class StreamService:
             machine, self.interest, host.budget, host.draw, account=account.name, domain=host.options.domain
         )
         self.trouble: StorageError | None = None
+        self.lost: list[tuple[int, int]] = []
+        """Ranges (first, last) of sequences whose messages could not be recovered."""
         self.wake_ns: int | None = None
         self.applied_index = group.last if group is not None else 0
         self._group = group
