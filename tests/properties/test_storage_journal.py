@@ -381,7 +381,10 @@ def test_a_sync_interval_risks_only_the_last_interval(seed: int) -> None:
                 model.proposed[name] = written[name] = index = group.proposed + 1
                 model.sizes[name, index] = size = rng.choice((0, 300, 1500))
                 syncs = journal.sync_count
-                await group.append_nowait([body(name, index, size)]).wait()
+                ticket = group.append_nowait([body(name, index, size)])
+                if rng.random() < 0.5 and journal.write_nowait():
+                    assert ticket.done
+                await ticket.wait()
                 assert group.last == index
                 if step % 6 == 5:
                     await (bench.clock.idle() if step % 12 == 5 else journal.flush())

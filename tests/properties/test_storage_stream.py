@@ -15,7 +15,7 @@ from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault, damage_bit
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Lose, Misdirect, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
@@ -418,6 +418,48 @@ def test_every_byte_and_length(kind: str, stride: int) -> None:
                     assert (
                         any(finding.kind in ("damaged", "foreign", "missing") for finding in findings) or kind == "cut"
                     )
+
+    run(test)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_disk_that_flips_loses_and_misplaces_writes(seed: int) -> None:
+    """Flips are undone as they are read; lost and misplaced writes are healed from the journal, or named."""
+
+    async def test() -> None:
+        rng = random.Random(seed)
+        drive = new_drive()
+        model = Model()
+        flips = DiskFault(("write",), Flip(1), glob="*.seg", chance=0.3)
+        drive.faults.append(flips)
+        async with open_store(drive) as store:
+            for step in range(40):
+                body = draw_entry(rng, store.log)
+                await model.add(body)
+                await store.propose(body)
+                assert await state_of(store.log) == model.states[-1]
+                if step == 20:
+                    await store.checkpoint()
+        assert flips.fired
+        async with open_store(drive) as store:
+            assert await state_of(store.log) == model.states[-1]
+            assert alarms(store.findings) == []
+            wrong = DiskFault(
+                ("write",), rng.choice((Lose(), Misdirect(offset=8192), Flip(9))), glob="*.seg", chance=0.5
+            )
+            drive.faults[:] = [wrong]
+            for _ in range(20):
+                body = draw_entry(rng, model.log)
+                await model.add(body)
+                await store.propose(body)
+            expected = model.states[-1][0]
+            for sequence, message in (await content(store.log)).items():
+                assert message == expected[sequence]
+            drive.faults.clear()
+        async with open_store(drive) as store:
+            found = await content(store.log)
+            assert all(expected[sequence] == message for sequence, message in found.items())
+            assert found == expected or alarms(store.findings)
 
     run(test)
 
