@@ -32,15 +32,16 @@ MOUNT_TIMEOUT_S = 20.0
 REPLY_BYTES_MAX = 16 << 20
 
 FILE_CLASSES = {
-    "block": ("*/streams/*/msgs/*.blk", "*/*.seg"),
+    "block": ("*/streams/*/msgs/*.blk", "*/streams/*/*.seg"),
     "index": ("*/streams/*/msgs/index.db",),
     "meta": ("*/streams/*/meta.inf", "*/streams/*/meta.sum"),
     "consumer": ("*/obs/*/o.dat",),
-    "wal": ("*/_js_/*/msgs/*.blk", "*/*.journal"),
+    "wal": ("*/_js_/*/msgs/*.blk", "*/journal/*.part"),
     "snapshot": ("*/_js_/*/snapshots/snap*",),
     "any": ("*",),
 }
-"""What scenario files call the files of a store: patterns over paths, of nats-server's layout and of ours."""
+"""What scenario files call the files of a store: patterns over paths, of nats-server's layout and of ours. In ours,
+one journal holds the newest records of all streams."""
 
 
 class Store(Protocol):
@@ -67,8 +68,9 @@ class Store(Protocol):
 
 
 def matches(path: str, file_class: str) -> bool:
-    """Whether `path` is a file of that class."""
-    return any(fnmatch.fnmatchcase(path, pattern) for pattern in FILE_CLASSES[file_class])
+    """Whether `path` is a file of that class, or of one of several with bars between them."""
+    patterns = (pattern for name in file_class.split("|") for pattern in FILE_CLASSES[name])
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
 class DirectoryStore:
