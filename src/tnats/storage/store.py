@@ -287,22 +287,26 @@ class Store:
                 await self._disk.rename(path, aside)
                 self._findings.append(Finding("orphan", aside, text="stream that the journal does not know"))
 
-    async def _adopt(self, path: str, name: str) -> bool:
-        """Find the name of a stream in the headers of its segments, and take it up."""
-        if not name.isdecimal():
+    async def _adopt(self, path: str, directory_name: str) -> bool:
+        """Find the name of a stream in the headers of its segments (most of them say it), and take it up."""
+        if not directory_name.isdecimal():
             return False
+        votes: dict[str, int] = {}
         for entry in await self._disk.list(path):
-            if not entry.name.endswith(".seg"):
-                continue
-            file = await self._disk.open(f"{path}/{entry.name}", readonly=True)
-            header, _ = segment.read_header(await file.pread(DATA_START, 0), file.path)
-            file.close()
-            if header is not None and (header.role, header.store_id) == (segment.STREAM, self.store_id):
-                self.journal.adopt(int(name), header.group)
-                self._adopted.add(header.group)
-                self._findings.append(Finding("orphan", path, group=header.group, text="taken up without its journal"))
-                return True
-        return False
+            if entry.name.endswith(".seg"):
+                file = await self._disk.open(f"{path}/{entry.name}", readonly=True)
+                header, _ = segment.read_header(await file.pread(DATA_START, 0), file.path)
+                file.close()
+                if header is not None and (header.role, header.store_id) == (segment.STREAM, self.store_id):
+                    votes[header.group] = votes.get(header.group, 0) + 1
+        names = [name for name in votes if name not in self.stream_names]
+        if not names:
+            return False
+        name = max(names, key=lambda name: votes[name])
+        self.journal.adopt(int(directory_name), name)
+        self._adopted.add(name)
+        self._findings.append(Finding("orphan", path, group=name, text="taken up without its journal"))
+        return True
 
     async def _read_marker(self) -> None:
         path = f"{self._root}/marker"
