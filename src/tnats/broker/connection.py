@@ -102,6 +102,7 @@ class Connection:
         self.stopped_ns = 0
         self.rtt_ns = 0
         self.rtt_measured_ns = 0
+        """When; 0 for not at all."""
         self.ping_sent_ns = 0
         self.pings_outstanding = 0
         self.stall_count = 0
@@ -316,8 +317,7 @@ class Connection:
             return
         self._move(State.LOGGING_IN)
         self.options = options
-        self.rtt_measured_ns = self.broker.now_ns()
-        self.rtt_ns = max(1, self.rtt_measured_ns - self.started_ns)
+        self.rtt_ns = max(1, self.broker.now_ns() - self.started_ns)  # an estimate, until the first PONG
         self.broker.keepalive.watch(self)
         self._leave_account()
         outcome = self._judge(options)

@@ -36,12 +36,13 @@ class KeepAlive:
         """Look after `connection`, just accepted or just logging in."""
         now_ns = self._broker.now_ns()
         options = self._broker.options
-        if connection.state is State.GREETED and connection.inbound.locked:
-            self._schedule(connection, now_ns + options.auth_timeout_ns)
-            return
-        first_ns = min(options.ping_interval_ns, FIRST_PING_NS)
-        # Spread, so that clients that came together are not pinged together.
-        self._schedule(connection, now_ns + first_ns + self._draw.below(max(1, first_ns // 5_000)) * 1_000)
+        if connection.state is State.GREETED:
+            wait_ns = options.auth_timeout_ns if connection.inbound.locked else options.ping_interval_ns
+        else:
+            wait_ns = min(options.ping_interval_ns, FIRST_PING_NS)
+            # Spread, so that clients that came together are not pinged together.
+            wait_ns += self._draw.below(max(1, wait_ns // 5_000)) * 1_000
+        self._schedule(connection, now_ns + wait_ns)
 
     @property
     def watched_count(self) -> int:
@@ -79,7 +80,7 @@ class KeepAlive:
         if connection.state is State.GREETED and connection.inbound.locked:
             connection.send_error(errors.AUTHENTICATION_TIMEOUT)
             return
-        measured = connection.rtt_ns and now_ns - connection.rtt_measured_ns < RTT_REFRESH_NS
+        measured = connection.rtt_measured_ns and now_ns - connection.rtt_measured_ns < RTT_REFRESH_NS
         if not measured or now_ns - connection.last_in_ns >= options.ping_interval_ns:
             if connection.pings_outstanding + 1 > options.ping_max:
                 self._broker.stale_connection_count += 1

@@ -24,7 +24,7 @@ def test_pending_bytes_are_bounded() -> None:
             for connection in stage.broker.connections.values():
                 assert connection.outbound.pending() <= MIB
         assert [one.reason for one in stage.broker.closed] == ["Slow Consumer (Pending Bytes)"]
-        assert await fast.ask(b"PING\r\n") == b"PONG\r\n"
+        assert (await fast.ask(b"PING\r\n")).endswith(b"PONG\r\n")
         assert stage.broker.snapshot().slow_consumers == 1
         assert len(stage.broker.account().sublist) == 0
 
