@@ -110,18 +110,21 @@ async def test_a_server_that_ends_at_once_is_reported_with_its_last_word() -> No
 
 
 async def test_damage_to_real_files(tmp_path: Path) -> None:
-    """As many bits as asked for, no more; a cut of the size that is told."""
+    """As many bits as asked for, no more, a cut of the size that is told, and both in what was written."""
     folder = tmp_path / "streams/s/msgs"
     folder.mkdir(parents=True)
-    (folder / "1.blk").write_bytes(bytes(1000))
+    (folder / "1.blk").write_bytes(bytes(999) + b"\1" + bytes(5000))
     rng = live_runtime().chance.rng("test")
     store = DirectoryStore(tmp_path, rng)
     ((path, size),) = await store.files("block")
-    assert size == 1000
+    assert size == 6000
     await store.flip(path, 2)
-    assert sum(byte.bit_count() for byte in (folder / "1.blk").read_bytes()) == 2
+    damaged = (folder / "1.blk").read_bytes()
+    assert sum(byte.bit_count() for byte in damaged) in (1, 3)
+    assert not any(damaged[1000:])
+    written = len(damaged.rstrip(b"\0"))
     cut = await store.truncate(path)
-    assert (folder / "1.blk").stat().st_size == 1000 - cut
+    assert (folder / "1.blk").stat().st_size == written - cut
     with pytest.raises(CouldNotRun, match="fault file system"):
         await store.power_loss("strict")
 

@@ -74,7 +74,10 @@ def matches(path: str, file_class: str) -> bool:
 
 
 class DirectoryStore:
-    """Files of the machine's own file system. It has no power to lose."""
+    """Files of the machine's own file system. It has no power to lose.
+
+    Damage hits what was written: zeros at the end of a file count as room that was preallocated.
+    """
 
     def __init__(self, path: Path, rng: random.Random) -> None:
         self.path = path
@@ -91,14 +94,14 @@ class DirectoryStore:
 
     async def flip(self, path: str, bits: int) -> None:
         with open(path, "r+b") as file:
-            data = file.read()
+            data = file.read().rstrip(b"\0")
             changed = flip_bits(data, bits, self._rng)
             for offset in (index for index in range(len(data)) if data[index] != changed[index]):
                 file.seek(offset)
                 file.write(changed[offset : offset + 1])
 
     async def truncate(self, path: str) -> int:
-        size = os.path.getsize(path)
+        size = len(Path(path).read_bytes().rstrip(b"\0"))
         count = min(size, int(size ** self._rng.random()))
         os.truncate(path, size - count)
         return count
