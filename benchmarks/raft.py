@@ -78,14 +78,17 @@ class Group:
 
 
 def throughput(seconds: float, batch: int, size: int) -> float:
-    """Committed and applied entries a second, the log compacted every 20,000 entries."""
+    """Committed and applied entries a second of processor time, the log compacted every 20,000 entries.
+
+    Nothing here waits, so on an idle machine a second of processor time is a second.
+    """
     group = Group(1, Options())
     leader = group.elect()
     payload = bytes(size)
     compacted = 0
-    start = time.perf_counter()
+    start = time.process_time()
     deadline = start + seconds
-    while time.perf_counter() < deadline:
+    while time.process_time() < deadline:
         for _ in range(16):
             group.feed(1, Propose([payload] * batch))
             group.run()
@@ -96,7 +99,7 @@ def throughput(seconds: float, batch: int, size: int) -> float:
                 assert meta is not None
                 group.feed(node, SnapshotTaken(meta))
                 group.feed(node, Compact(machine.log.applied - 1_000))
-    return group.committed / (time.perf_counter() - start)
+    return group.committed / (time.process_time() - start)
 
 
 def idle_cost(groups: int, seconds: float) -> tuple[float, int]:

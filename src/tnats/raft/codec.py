@@ -330,6 +330,8 @@ def decode_hard_state(group: bytes, node: int, data: bytes) -> tuple[int, HardSt
     version, term, vote, commit, own, standing, since, count = reader.unpack(_HARD)
     seen = tuple(reader.unpack(_PAIR) for _ in range(count))
     reader.done()
+    if standing > max(m.Standing):
+        raise Damaged(f"raft hard state names the unknown standing {standing}")
     return incarnation, HardState(version, term, vote, commit, own, m.Standing(standing), since, seen)
 
 

@@ -480,7 +480,10 @@ class Machine:
         meta = taken.meta
         ensure(log.snapshot.index < meta.index <= log.applied, "a snapshot is of applied state and newer than the last")
         log.snapshot = meta
-        self.core.memberships.release(meta.index)
+        core = self.core
+        core.memberships.release(meta.index)
+        members = core.membership.by_node
+        core.seen = {node: seen for node, seen in core.seen.items() if node in members}
 
     def _compact(self, compact: Compact) -> None:
         log = self.core.log

@@ -9,9 +9,9 @@ damage, which keeps its place and is repaired; and it decides how far the replic
    write left behind (its successor names another term) is as good as lost.
 3. The snapshot is the base. If the newest does not verify, an older one is, and what lies between it and the first
    record of the log is a faulty range like any other.
-4. The hard state is believed only if nothing else is newer: a log with a higher term, a record written by a later
-   incarnation, or a promise that names a later version of it, proves it stale. Stale or missing, it makes the replica
-   AMNESIC.
+4. The hard state is believed unless the promise names a later version of it, a higher term or a later incarnation: it
+   is stale then. (Without a promise any record may prove that.) Stale or missing, it makes the replica AMNESIC. A
+   record beyond the promise of a term or boot that the hard state does not know was torn off from it: it goes.
 5. The configuration is in the snapshot, in the log, and once more by itself; one copy is enough.
 """
 
@@ -77,7 +77,10 @@ class _Recovery:
         self.group = group
         self.node = node
         self.found = found
-        self.newest_writer = 0
+        self.newest_writer = 0  # highest boot counter on any record
+        self.writers: dict[int, int] = {}  # boot counter on each entry
+        self.last_writer = self.promise_writer = 0
+        self.stored: HardState | None = None
         self.verdicts: list[str] = []
         self.memory = Standing.DIRTY if found.dirty else Standing.SOUND
 
@@ -94,13 +97,16 @@ class _Recovery:
         except Damaged as damage:
             self.verdicts.append(f"{what}: {damage}")
             return None
-        self.newest_writer = max(self.newest_writer, writer >> NONCE_BITS)
+        self.last_writer = writer >> NONCE_BITS
+        self.newest_writer = max(self.newest_writer, self.last_writer)
         return value  # type: ignore[no-any-return]
 
     def run(self) -> Restored:
         snapshot = self.snapshot()
         records = self.records()
         promise = self.promise()
+        stored = self.decode(codec.decode_hard_state, self.found.hard, "hard state")
+        self.stored = stored if isinstance(stored, HardState) else None
         base, terms, faulty, configs = self.log(snapshot, records, promise)
         hard = self.hard(terms, promise)
         last = base + len(terms) - 1
@@ -134,6 +140,8 @@ class _Recovery:
         records: dict[int, StoredEntry | None] = {}
         for index, data in self.found.entries.items():
             record = self.decode(codec.decode_entry, data, f"entry {index}")
+            if isinstance(record, StoredEntry):
+                self.writers[index] = self.last_writer
             if isinstance(record, StoredEntry) and record.entry.index != index:
                 self.verdicts.append(f"entry {index}: entry {record.entry.index} lies there")
                 record = None
@@ -141,9 +149,16 @@ class _Recovery:
         return records
 
     def promise(self) -> Promise | None:
-        slots = [self.decode(codec.decode_promise, data, "promise") for data in self.found.promises]
-        known = [slot for slot in slots if isinstance(slot, Promise)]
-        return max(known, key=lambda slot: (slot.hard_version, slot.term, slot.index), default=None)
+        """The newest promise that verifies."""
+        newest = None
+        for data in self.found.promises:
+            slot = self.decode(codec.decode_promise, data, "promise")
+            if isinstance(slot, Promise):
+                rank = (slot.hard_version, slot.term, slot.index)
+                if newest is None or rank > (newest.hard_version, newest.term, newest.index):
+                    newest = slot
+                    self.promise_writer = self.last_writer
+        return newest
 
     def log(
         self, snapshot: SnapshotMeta, records: dict[int, StoredEntry | None], promise: Promise | None
@@ -156,6 +171,8 @@ class _Recovery:
         head = records.get(base + 1)
         base_term = snapshot.term if base == snapshot.index else (head.prev_term if head is not None else None)
         if base_term is None:  # what the snapshot covers need not be kept when its beginning is damaged
+            base, base_term = snapshot.index, snapshot.term
+        if any(records.get(index) is None for index in range(base + 1, snapshot.index + 1)):
             base, base_term = snapshot.index, snapshot.term
         terms: list[int | None] = [base_term]
         configs: list[Membership] = []
@@ -208,9 +225,19 @@ class _Recovery:
                 return last, intact.get(last, snapshot.term)
             term = before.prev_term if before is not None else 0
         while (record := records.get(last + 1)) is not None and record.prev_term == term:
+            if promise is not None and self.is_torn_off(record):
+                self.verdicts.append(f"entries from {last + 1} on: written with a hard state that is not there")
+                break
             last += 1
             term = record.entry.term
         return last, term
+
+    def is_torn_off(self, record: StoredEntry) -> bool:
+        """Whether a record belongs to a term or a boot that the hard state does not know of."""
+        stored = self.stored
+        return stored is not None and (
+            record.entry.term > stored.term or self.writers[record.entry.index] > stored.incarnation >> NONCE_BITS
+        )
 
     def drop_stale(self, records: dict[int, StoredEntry | None], first: int, last: int, tail_term: int) -> None:
         """Rule 2, from the end to the beginning."""
@@ -227,13 +254,15 @@ class _Recovery:
 
     def hard(self, terms: list[int | None], promise: Promise | None) -> HardState:
         """Rule 4."""
-        hard = self.decode(codec.decode_hard_state, self.found.hard, "hard state")
+        hard = self.stored
         newest_term = max((term for term in terms if term is not None), default=0)
         version = promise.hard_version if promise is not None else 0
-        if not isinstance(hard, HardState):
+        if hard is None:
             self.forget(Standing.AMNESIC, "term and vote are lost")
             return HardState(version, newest_term, incarnation=self.newest_writer << NONCE_BITS)
-        if newest_term > hard.term or self.newest_writer > hard.incarnation >> NONCE_BITS or version > hard.version:
+        writer = self.promise_writer if promise is not None else self.newest_writer
+        term = promise.term if promise is not None else newest_term
+        if term > hard.term or writer > hard.incarnation >> NONCE_BITS or version > hard.version:
             self.forget(Standing.AMNESIC, "term and vote are older than the log")
             newest = max(self.newest_writer << NONCE_BITS, hard.incarnation)
             return attrs.evolve(

@@ -113,6 +113,7 @@ class Relearning:
         core.send(RelearnReply(*core.header(node), message.incarnation, core.log.last_index, admitted, membership))
         if not admitted:
             self._readmit(node, message.since)
+            self._judge_as_leader()
 
     def _readmit(self, node: NodeId, since: int) -> None:
         core = self.core
@@ -121,6 +122,20 @@ class Relearning:
             return
         kind = ChangeKind.DEMOTE if member.voter else ChangeKind.READMIT
         propose_change(core, self.replication, Change(kind, node, since, returning=member.voter))
+
+    def _judge_as_leader(self) -> None:
+        """Name the state in which nothing can be committed any more, not even a change: too many are amnesic."""
+        core = self.core
+        voters = core.membership.voters
+        lost = [
+            voter
+            for voter in voters
+            if self.lost.get(voter) == Standing.AMNESIC and voter in core.progress and not core.progress[voter].sound
+        ]
+        if len(voters) - len(lost) < majority(len(voters)):
+            core.report_halt(0, 0, f"{len(lost)} of {len(voters)} voters lost their vote")
+        else:
+            core.report_resumed()
 
     def _may_change(self) -> bool:
         core = self.core

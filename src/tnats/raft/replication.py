@@ -4,9 +4,10 @@ Rules beyond the paper
 
 1. Pipelining: to a follower known to match, appends are sent without waiting, within a window of messages and bytes.
 2. The leader writes its own disk in parallel; its own acknowledgement counts when its host says durable.
-3. Only acknowledgements of SOUND voters, in the incarnation the leader knows, count toward a commit or a lease.
+3. Only acknowledgements of SOUND voters, in the incarnation the leader knows, count toward a commit or a read.
 4. Proposals are refused while too many bytes wait for a quorum, or too many committed entries wait to be applied.
-5. A leader that has not heard from a quorum for an election timeout steps down (check quorum, thesis 6.2).
+5. A leader that has not heard from a quorum for an election timeout steps down (check quorum, thesis 6.2). Replicas
+   that are not sound yet are heard: they are catching up with this very leader.
 6. A leader whose own disk or state machine stalls while the others go on hands over (overrun).
 7. A group that is idle and in agreement falls asleep; the liveness of nodes stands in for its heartbeats.
 """
@@ -234,7 +235,7 @@ class Replication:
                 progress.probe(progress.match + 1)
             self.replicate_to(node, progress)
         progress.sound = standing == Standing.SOUND
-        progress.active = progress.active or progress.sound
+        progress.active = True
         return progress
 
     def _progressed(self, node: NodeId, progress: Progress) -> None:
@@ -315,7 +316,7 @@ class Replication:
             self.on_commit()
 
     def has_quorum(self) -> bool:
-        """Whether a majority of the voters has answered as SOUND since the last check."""
+        """Whether a majority of the voters has answered since the last check, in whatever standing."""
         core = self.core
         active = sum(1 for voter in core.membership.voters if voter in core.progress and core.progress[voter].active)
         return active >= majority(len(core.membership.voters))

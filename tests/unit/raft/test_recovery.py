@@ -11,10 +11,12 @@ from tests.properties.raft.disk import POLICIES, Disk
 
 from tnats.raft import codec
 from tnats.raft.codec import Identity, NewerFormat
-from tnats.raft.effects import HardState, Persist
+from tnats.raft.effects import HardState, Persist, Tick
 from tnats.raft.log import FaultyRange
+from tnats.raft.machine import Machine
 from tnats.raft.membership import EMPTY, Member, Membership
 from tnats.raft.messages import Entry, SnapshotMeta, Standing
+from tnats.raft.options import Options
 from tnats.raft.recovery import Found, founding, recover
 
 BOOT = 3 << 16
@@ -187,3 +189,43 @@ def test_a_newer_format_is_refused() -> None:
     disk.durable.hard = crc32c(body).to_bytes(4, "little") + body
     with pytest.raises(NewerFormat):
         recover(b"g", 1, disk.found(dirty=False))
+
+
+@given(st.integers(0, 2**32), st.integers(0, 8))
+def test_no_damage_is_too_much(seed: int, count: int) -> None:
+    """However much of a disk is gone, the start has a verdict, and a machine can be made from it; if it claims to be
+    sound, then everything that was promised is in its log or known to be faulty."""
+    rng = random.Random(seed)
+    disk = written(1, 1, 2, 2, 3, 3, 4)
+    if rng.random() < 0.6:
+        at = rng.randint(1, 6)
+        disk.store_snapshot(SnapshotMeta(at, (0, 1, 1, 2, 2, 3, 3)[at], MEMBERS, 1, 0), b"?", BOOT)
+        disk.sync()
+        for index in range(1, rng.randint(0, at) + 1):
+            del disk.durable.entries[index]
+    for _ in range(count):
+        what = rng.choice(("entry", "entry", "entry", "hard", "membership", "promise", "snapshot"))
+        if what == "entry" and disk.durable.entries:
+            index = rng.choice(sorted(disk.durable.entries))
+            choice = rng.random()
+            if choice < 0.4:
+                disk.durable.entries[index] = None
+            elif choice < 0.7:
+                del disk.durable.entries[index]
+            else:
+                disk.durable.entries[index] = disk.durable.entries[rng.choice(sorted(disk.durable.entries))]
+        elif what == "promise":
+            disk.durable.promises[rng.randrange(2)] = None
+        elif what == "snapshot" and disk.durable.snapshots:
+            del disk.durable.snapshots[rng.choice(sorted(disk.durable.snapshots))]
+        elif what in ("hard", "membership"):
+            setattr(disk.durable, what, None)
+    found = disk.found(dirty=False)
+    found.snapshots = [meta for meta, _ in disk.durable.snapshots.values()]
+    restored = recover(b"g", 1, found)
+    made = Machine(1, restored, Options(), rng)
+    for _ in range(50):
+        made.step(Tick())
+    if restored.memory is Standing.SOUND:
+        assert made.log.last_index >= 7
+        assert made.standing in (Standing.SOUND, Standing.FAULTY)
