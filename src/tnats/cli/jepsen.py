@@ -121,7 +121,7 @@ def run_finding(
 
     try:
         code = run_live(work)
-    except (CouldNotRun, FindingError, OSError) as exc:
+    except (TnatsError, OSError) as exc:
         return could_not_run(exc)
     if code:
         return code
@@ -172,7 +172,7 @@ def show(console: Console, report: Report, place: str) -> None:
     judgement = report.judgement
     colour = {"kept": "green", "broken": "red", "unknown": "yellow"}[judgement.verdict]
     console.print(f"[bold]{report.variant.name}[/]: {report.variant.text}", highlight=False)
-    console.print(f"  asked: {EXPECTATIONS[report.variant.expect]} (row {report.variant.row})", highlight=False)
+    console.print(f"  asked: {EXPECTATIONS[report.variant.expect]}", highlight=False)
     done = ", ".join(f"{name} {count} x" for name, count in faults_done(report).items())
     console.print(f"  faults: {done}", highlight=False)
     console.print(f"  seen now: {seen_now(report)}", highlight=False)
@@ -184,4 +184,6 @@ def show(console: Console, report: Report, place: str) -> None:
     console.print(f"  contract [{colour}]{judgement.verdict}[/]", highlight=False)
     for clause, text in judgement.broken:
         console.print(f"    [red]{clause}[/] ({CLAUSES[clause]}): {escape(text)}", highlight=False)
+    if report.directory:
+        console.print(f"  store and logs: {report.directory}", style="dim", highlight=False)
     console.print(f"  {place}\n", style="dim", highlight=False)

@@ -20,7 +20,7 @@ EXPECTATIONS = {
     "W": "loss only inside the sync interval before a power loss, as a suffix, and reported",
     "H": "damaged data is an error that names it, everything else is served, and the health check fails",
 }
-"""What the contract asks of a server in a variant (the verdict table's letters)."""
+"""What the contract asks of a server in a variant (one letter each)."""
 
 
 class FindingError(TnatsError):
@@ -48,8 +48,6 @@ class Variant:
     workload: Literal["queue", "register"]
     store: Literal["directory", "faultfs"]
     expect: Expect
-    row: int
-    """Of the verdict table."""
     faults: tuple[Fault, ...]
     sync_interval: str | None = None
     """None leaves it to the server."""

@@ -16,7 +16,7 @@ LONG_NS = 3600 * 1_000_000_000
 
 
 def variant(expect: Expect) -> Variant:
-    return Variant("v", "", "queue", "directory", expect, 0, (), sync_interval="10s")
+    return Variant("v", "", "queue", "directory", expect, (), sync_interval="10s")
 
 
 def broken(expect: Expect, found: Evidence, observed: Observed | None = None) -> list[str]:

@@ -31,7 +31,6 @@ timeout_s = 1
 [[variant]]
 name = "v"
 text = "x"
-row = 1
 expect = "S"
 faults = ["at 1s P_KILL"]
 """

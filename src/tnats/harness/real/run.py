@@ -67,6 +67,8 @@ class Report:
     observed: Observed
     results: tuple[Result, ...]
     judgement: Judgement
+    directory: str
+    """Where store and logs were kept; empty if they were not."""
 
     @property
     def figures(self) -> dict[str, dict[str, Any]]:
@@ -273,7 +275,10 @@ async def run_variant(
         await create_stream(runtime, server, variant)
         await run.trouble(server, store, nemesis)
         if await run.wait_service(server, nemesis):
-            await run.read_back(server, nemesis)
+            try:
+                await run.read_back(server, nemesis)
+            except ClientError as exc:
+                run.observed.unavailable = f"while reading back: {type(exc).__name__}: {exc}"
         elif run.observed.stream_gone:
             run.evidence.replicas.append(Replica(server.name, {}))
         await server.stop()
@@ -281,7 +286,17 @@ async def run_variant(
     results = tuple(check(run.evidence) for check in suite)
     judgement = judge(variant, run.evidence, results, run.observed)
     return Report(
-        finding, variant, profile_name, target.name, seed, started, run.evidence, run.observed, results, judgement
+        finding=finding,
+        variant=variant,
+        profile=profile_name,
+        target=target.name,
+        seed=seed,
+        started=started,
+        evidence=run.evidence,
+        observed=run.observed,
+        results=results,
+        judgement=judgement,
+        directory=str(workplace.directory) if keep else "",
     )
 
 
