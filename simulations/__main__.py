@@ -1,10 +1,10 @@
-"""`python -m simulations list | run SCENARIO SEEDS | meta SCENARIO SEEDS`."""
+"""`python -m simulations ...` is `tnats sim ...` from a clone."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tnats.harness.command import main
+from tnats.cli.app import main
 
-sys.exit(main(sys.argv[1:], Path(__file__).parent))
+sys.exit(main(["sim", "--dir", str(Path(__file__).parent), *sys.argv[1:]]))

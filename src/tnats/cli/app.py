@@ -23,6 +23,7 @@ COMMANDS = {
     "reply": ("tnats.cli.reply", "Answer requests."),
     "rtt": ("tnats.cli.rtt", "Measure the round trip to a server."),
     "bench": ("tnats.cli.bench", "Measure throughput and latency."),
+    "sim": ("tnats.cli.sim", "Search simulated worlds for bugs; replay, shrink and show them."),
     "jepsen": ("tnats.cli.jepsen", "Run Jepsen's findings about NATS against a server."),
 }
 """Name: (module, one line of help). `serve` never gets here: `tnats.__main__` takes it first."""

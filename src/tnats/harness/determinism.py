@@ -66,7 +66,7 @@ def littered_heap(noise: int) -> Iterator[None]:
 
 def trace_elsewhere(directory: Path, name: str, seed: int, *, noise: int, lines_path: Path | None) -> TraceResult:
     """As `trace_here`, in a process of its own with another hash seed. Raises TnatsError when that fails."""
-    command = [sys.executable, "-m", "tnats.harness.command", "--dir", str(directory), "trace", name, str(seed)]
+    command = [sys.executable, "-m", "tnats", "sim", "--dir", str(directory), "trace", name, str(seed)]
     command += ["--noise", str(noise)]
     if lines_path is not None:
         command += ["--lines", str(lines_path)]

@@ -5,7 +5,7 @@
     after 500 acks P_KILL down=1s
 
 A record is an anchor (when), a kind (what) and parameters. Anchors of time count from the end of the quiet period;
-an anchor on acknowledgements survives changes of timing. Kinds and their parameters are the rows of `KINDS`; who
+an anchor on an event (an acknowledgement, a disk call, a place in the code) survives changes of timing. Kinds and their parameters are the rows of `KINDS`; who
 carries a fault out (the real half or the simulated one) draws what the record leaves open.
 """
 
@@ -44,6 +44,36 @@ KINDS: Mapping[str, Kind] = {
     "D_TRUNC": Kind("cut the tail off one drawn file", ("targets", "files", "stop", "down_ns")),
     "D_WIPE": Kind("remove the data directory of a stopped node", ("targets", "down_ns")),
     "N_PART": Kind("blackhole between groups of nodes", ("kind", "targets", "for_ns")),
+    # carried out by the simulated half alone so far; `tnats.harness.sim` says how
+    "N_ASYM": Kind("one direction between groups of nodes is lost", ("targets", "way", "for_ns")),
+    "N_REJECT": Kind("resets and refusals between groups of nodes", ("targets", "for_ns")),
+    "N_DELAY": Kind("everything takes longer", ("targets", "added_ns", "jitter_ns", "for_ns")),
+    "N_SLOW": Kind("few bytes a second", ("targets", "rate_count", "for_ns")),
+    "N_RESET": Kind("segments are cut short and reset", ("targets", "permille_count", "for_ns")),
+    "N_DROPCONN": Kind("present connections end: one side reset, the other at end of stream", ("targets",)),
+    "N_HALFOPEN": Kind("present connections fall silent for ever, new ones until it ends", ("targets", "for_ns")),
+    "N_CLOG": Kind("everything is held, then comes in order", ("targets", "for_ns")),
+    "N_CHUNK": Kind("segments are cut at drawn places", ("targets", "permille_count", "for_ns")),
+    "P_SLOWCPU": Kind("each step of a node costs time", ("targets", "step_ns", "for_ns")),
+    "T_JUMP": Kind("the wall clock is set", ("targets", "by_ns", "way")),
+    "T_DRIFT": Kind("both clocks run fast or slow", ("targets", "ppm_count", "way", "for_ns")),
+    "T_STROBE": Kind("the wall clock is set to and fro", ("targets", "by_ns", "period_ns", "for_ns")),
+    "D_FSYNC_EIO": Kind("syncs fail", ("targets", "files", "variant", "times_count", "for_ns")),
+    "D_LYING": Kind("syncs answer well and do nothing", ("targets", "files", "for_ns")),
+    "D_WRITE_EIO": Kind("writes fail", ("targets", "files", "times_count", "for_ns")),
+    "D_READ_EIO": Kind("reads fail", ("targets", "files", "times_count", "for_ns")),
+    "D_ENOSPC": Kind("the disk is full", ("targets", "free_count", "for_ns")),
+    "D_EROFS": Kind("the file system is read-only", ("targets", "for_ns")),
+    "D_EMFILE": Kind("no descriptor is free, for files and for accepting", ("targets", "for_ns")),
+    "D_EACCES": Kind("opening files is denied", ("targets", "for_ns")),
+    "D_MISDIRECT": Kind("a write lands elsewhere", ("targets", "files", "for_ns")),
+    "D_SLOW": Kind("the disk is slow", ("targets", "factor_count", "for_ns")),
+    "D_ZERO": Kind("a block of one drawn file is zero", ("targets", "files", "down_ns")),
+    "D_STALE": Kind("blocks of one drawn file go back to what they were", ("targets", "files", "for_ns", "down_ns")),
+    "D_SWAPFILE": Kind("two drawn files change places", ("targets", "files", "down_ns")),
+    "D_ROLLBACK": Kind("the whole disk goes back to what it was", ("targets", "for_ns", "down_ns")),
+    "O_RELOAD": Kind("the configuration is read anew", ("targets",)),
+    "O_LAMEDUCK": Kind("clients are sent away, then an orderly end and a start", ("targets", "down_ns")),
     "M_REMOVE": Kind("remove a node from the cluster", ("targets",)),
     "M_ADD": Kind("a removed node joins again", ("targets", "name")),
 }
@@ -80,7 +110,30 @@ class AfterAcks:
         return f"after {self.count} acks"
 
 
-Anchor = At | Every | AfterAcks
+@attrs.frozen
+class BeforeCall:
+    """Once, before the n-th disk call of a kind (write, sync, rename, ...) of the target on a path that fits."""
+
+    call: str
+    count: int
+    glob: str
+
+    def __str__(self) -> str:
+        return f"before {self.call} {self.count} of {self.glob}"
+
+
+@attrs.frozen
+class AtBarrier:
+    """Once, when a named place in the code (a `buggify` site) is reached for the n-th time by anyone."""
+
+    name: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"at barrier {self.name} {self.count}"
+
+
+Anchor = At | Every | AfterAcks | BeforeCall | AtBarrier
 
 
 @attrs.frozen
@@ -157,13 +210,19 @@ def _fault(anchor: Anchor, words: list[str]) -> Fault:
 
 def _anchor(words: list[str]) -> tuple[Anchor, list[str]]:
     match words:
+        case ["at", "barrier", name, count, *rest] if count.isascii() and count.isdigit():
+            return AtBarrier(name, int(count)), rest
+        case ["before", call, count, "of", glob, *rest] if count.isascii() and count.isdigit():
+            return BeforeCall(call, int(count), glob), rest
         case ["at", time, *rest]:
             return At(parse_duration(time)), rest
         case ["every", period, "from", first, *rest] if parse_duration(period):
             return Every(parse_duration(period), parse_duration(first)), rest
         case ["after", count, "acks", *rest] if count.isascii() and count.isdigit():
             return AfterAcks(int(count)), rest
-    raise FaultError("begin with `at TIME`, `every TIME from TIME` or `after N acks`")
+    raise FaultError(
+        "begin with `at TIME`, `every TIME from TIME`, `after N acks`, `before CALL N of GLOB` or `at barrier NAME N`"
+    )
 
 
 def _parameter(kind: Kind, word: str) -> tuple[str, int | str]:

@@ -2,6 +2,9 @@
 
 A scenario file defines a subclass of `Scenario` and names it `scenario`. One object is made for each run and keeps
 what the run needs to remember; everything it draws comes from `world.rng(label)`.
+
+Most scenarios are drills (`tnats.harness.sim.drill`): what happens in them is a plan that can be read, shrunk and
+kept. A plain `Scenario` decides as it goes, and only its seed repeats it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,16 @@ from tnats.runtime.sim.world import Outcome, Settings, World, run_world
 
 
 class Violation(Exception):
-    """A property that must hold did not; the text says which, and shows the evidence."""
+    """A property that must hold did not; the text says which, and shows the evidence.
+
+    `rule` names the checker and the property ("C32 order"): two violations of one rule count as the same bug.
+    `note_index` is the event of the run's recording that broke it, if there is one.
+    """
+
+    def __init__(self, text: str, *, rule: str = "expectation", note_index: int | None = None) -> None:
+        super().__init__(text)
+        self.rule = rule
+        self.note_index = note_index
 
 
 def expect(condition: object, text: str) -> None:
@@ -25,6 +37,8 @@ class Scenario:
     """The phases of a run, in order; a subclass fills in what it needs. The docstring says what must hold."""
 
     settings = Settings()
+    must_fail = False
+    """A canary: a batch in which it passes proves that nothing is looked at."""
 
     async def setup(self, world: World) -> None:
         """Make and start the nodes."""
@@ -54,11 +68,13 @@ async def play(scenario: Scenario, world: World) -> None:
     scenario.check(world)
 
 
-def run_scenario(kind: type[Scenario], seed: int, settings: Settings | None = None) -> Outcome[None]:
-    """One run of a scenario in a world of its own."""
-    scenario = kind()
+def run_scenario(
+    kind: type[Scenario], seed: int, settings: Settings | None = None, scenario: Scenario | None = None
+) -> Outcome[None]:
+    """One run of a scenario in a world of its own; `scenario` is the object to use, a new one if not given."""
+    played = scenario or kind()
 
     async def main(world: World) -> None:
-        await play(scenario, world)
+        await play(played, world)
 
-    return run_world(seed, main, settings or scenario.settings)
+    return run_world(seed, main, settings or played.settings)

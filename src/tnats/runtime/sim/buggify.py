@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tnats.runtime.sim.chance import stream
 
 SITE_CHANCE = 0.25
@@ -14,12 +16,16 @@ class Buggify:
     def __init__(self, seed: int, *, enabled: bool) -> None:
         self.enabled = enabled
         """Off while a world must come to rest (the liveness phase)."""
+        self.observer: Callable[[str], None] | None = None
+        """Told of every site that is reached, whether it fires or not."""
         self._seed = seed
         self._rng = stream(seed, "buggify")
         self._chances: dict[str, float] = {}
 
     def __call__(self, name: str) -> bool:
         """Whether site `name` fires now."""
+        if self.observer is not None:
+            self.observer(name)
         if not self.enabled:
             return False
         chance = self._chances.get(name)

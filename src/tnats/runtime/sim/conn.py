@@ -225,6 +225,17 @@ class SimConn:
         if self._remote is not None:
             self._remote.break_here(reason)
 
+    def hang_up(self) -> None:
+        """Break this end alone, as if its kernel had closed it; the other end gets what was sent, then end of stream."""
+        if self._broken is not None:
+            return
+        self._fin_wanted = True
+        self._trace.add(kinds.BROKEN, self.number, 1)
+        self._broken = "connection reset by peer"
+        if not self._stalled:
+            self._transmit()
+        self._wake()
+
     def break_here(self, reason: str) -> None:
         """The kernel tells the owner that the connection is over. What was received can still be read."""
         if self._broken is None:

@@ -1,0 +1,68 @@
+"""The damage ledger: what faults have destroyed so far, and what the contract still promises after that.
+
+Classes of a run, computed and not chosen (for one node that acknowledges what is synced):
+
+| class | what happened | what must hold |
+|---|---|---|
+| B0 | no fault of storage | everything; no alarm |
+| B1 | power loss, full or failing disk that says so | nothing acknowledged is lost |
+| B3 | bytes at rest were damaged, and there is no other copy | damage is an error that names it, the rest is served |
+| B4 | damage that nobody could notice: syncs that lie, stale or rolled back disks | nothing is made up |
+
+A plan has a budget (`budget` = one of these): faults that would go beyond it are refused. B2 (damage that another
+replica repairs) needs a second copy.
+"""
+
+from __future__ import annotations
+
+from tnats.harness.faults import Fault
+
+CLASSES = ("B0", "B1", "B2", "B3", "B4")
+
+CLASS_OF_KIND = {
+    "D_POWER": "B1",
+    "D_WRITE_EIO": "B1",
+    "D_READ_EIO": "B1",
+    "D_ENOSPC": "B1",
+    "D_EROFS": "B1",
+    "D_EMFILE": "B1",
+    "D_EACCES": "B1",
+    "D_BITFLIP": "B3",
+    "D_TRUNC": "B3",
+    "D_ZERO": "B3",
+    "D_SWAPFILE": "B3",
+    "D_MISDIRECT": "B3",
+    "D_STALE": "B4",
+    "D_LYING": "B4",
+    "D_WIPE": "B4",
+    "D_ROLLBACK": "B4",
+}
+
+
+def class_of(fault: Fault) -> str:
+    """What class a run has after this fault alone."""
+    if fault.kind == "D_FSYNC_EIO":
+        # A sync that fails aloud freezes the store; one that loses data in silence is a lie.
+        return "B4" if fault.word("variant", "sticky") == "silent" else "B1"
+    return CLASS_OF_KIND.get(fault.kind, "B0")
+
+
+class Ledger:
+    """What was destroyed in one run."""
+
+    def __init__(self, budget: str) -> None:
+        self.budget = budget
+        self.reached = "B0"
+        self.kinds: dict[str, int] = {}
+
+    def refusal(self, fault: Fault) -> str:
+        """Why the budget does not allow this fault; empty when it does."""
+        wanted = class_of(fault)
+        if CLASSES.index(wanted) > CLASSES.index(self.budget):
+            return f"{wanted} is beyond the budget {self.budget}"
+        return ""
+
+    def enter(self, fault: Fault) -> None:
+        """A fault is carried out."""
+        self.kinds[fault.kind] = self.kinds.get(fault.kind, 0) + 1
+        self.reached = max(self.reached, class_of(fault))

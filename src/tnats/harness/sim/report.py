@@ -1,0 +1,149 @@
+"""A run as one self-contained HTML page: lanes, fault bands, message arrows, and the chain of causes of a violation.
+
+The page holds its data as JSON and draws itself; it loads nothing. Light or dark follows the reader's system.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+
+from tnats.harness.sim.drill import Drill
+from tnats.harness.sim.recording import NEMESIS, Note
+from tnats.harness.sim.report_page import SCRIPT, STYLE
+from tnats.harness.sim.run import Played
+from tnats.limits import SECOND_NS
+
+NOTES_MAX = 20_000
+"""Events on one page; a longer run shows its last ones."""
+
+
+def page(played: Played, *, token: str, needs: str = "") -> str:
+    """The page of a drill that was run. `token` names the run, `needs` is what shrinking found out."""
+    drill, result = played.drill, played.result
+    assert drill is not None
+    plan = drill.plan
+    culprit = note_of(played)
+    heading = f"{result.scenario}, seed {result.seed}"
+    verdict = "everything held" if result.passed else result.rule
+    sections = [
+        f"<header class='{'good' if result.passed else 'bad'}'><p class=verdict>{escape(verdict)}</p>"
+        f"<h1>{escape(heading)}</h1>{paragraph(result.text)}"
+        f"<p class=replay><code>tnats sim replay {escape(token)}</code></p></header>",
+        causes(drill, culprit),
+        TIMELINE,
+        faults(drill, needs),
+        table("Parameters", [(name, str(value)) for name, value in plan.parameters.items()]),
+        listing(f"{len(plan.operations)} operations", [str(operation) for operation in plan.operations]),
+        table("Seen along the way", [(name, str(count)) for name, count in sorted(result.probes.items())]),
+        listing("Server log", [line for node in drill.stage.world.nodes.values() for line in log_of(node.log_lines)]),
+        listing("Stack trace", result.trace.splitlines()),
+    ]
+    data = json.dumps(data_of(drill, culprit), separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>{escape(verdict)} · {escape(heading)}</title><style>{STYLE}</style>"
+        f"<main>{''.join(sections)}</main>"
+        f"<script type=application/json id=data>{data}</script><script>{SCRIPT}</script></html>\n"
+    )
+
+
+TIMELINE = (
+    "<section><h2>Timeline</h2><p class=tools>"
+    "<label><input type=checkbox id=order> in order of events, not of time</label>"
+    "<label><input type=checkbox id=arrows> all messages</label>"
+    "<button id=focus>the violation</button><button id=whole>the whole run</button>"
+    "<span class=hint>wheel zooms, dragging moves, a click on an event shows its messages</span></p>"
+    "<div id=chart></div><p id=detail class=hint>&nbsp;</p></section>"
+)
+
+
+def note_of(played: Played) -> Note | None:
+    """The event that the violation names."""
+    assert played.drill is not None
+    index = getattr(played.error, "note_index", None)
+    notes = played.drill.recording.notes
+    return notes[index] if index is not None and index < len(notes) else None
+
+
+def data_of(drill: Drill, culprit: Note | None) -> dict[str, object]:
+    """What the page draws from."""
+    notes = drill.recording.notes
+    first = max(0, len(notes) - NOTES_MAX)
+    return {
+        "lanes": list(drill.stage.world.nodes),
+        "notes": [note.record() for note in notes[first:]],
+        "first": first,
+        "culprit": None if culprit is None else culprit.index,
+        "chain": [] if culprit is None else [note.index for note in drill.recording.chain(culprit)],
+        "end": drill.stage.world.now_ns(),
+    }
+
+
+def seconds(time_ns: int) -> str:
+    return f"{time_ns / SECOND_NS:.6f} s"
+
+
+def causes(drill: Drill, culprit: Note | None) -> str:
+    """From the violating event back to where it came from, with the faults in force, oldest first."""
+    if culprit is None:
+        return ""
+    chain = list(drill.recording.chain(culprit))
+    lanes = {note.lane for note in chain} | {"server"}
+    since_ns = chain[-1].time_ns - SECOND_NS
+    around = [note for note in drill.recording.notes if is_telling(note, lanes) and in_force(note, since_ns, culprit)]
+    told = sorted({note.index: note for note in [*chain, *around[-40:]]}.values(), key=lambda note: note.index)
+    rows = "".join(
+        f"<li class='{'culprit' if note is culprit else 'cause' if note in chain else 'around'}' "
+        f"data-note={note.index}><time>{seconds(note.time_ns)}</time><b>{escape(note.lane)}</b> "
+        f"{escape(note.kind)} <span>{escape(note.text)}</span></li>"
+        for note in told
+    )
+    return f"<section><h2>How it came about</h2><ol class=chain>{rows}</ol></section>"
+
+
+def is_telling(note: Note, lanes: set[str]) -> bool:
+    """Whether an event beside the chain helps to understand it."""
+    if note.kind == "fault":
+        return bool(lanes & set(note.targets))
+    return note.lane in lanes and note.kind in ("connect", "disconnect", "subscribe", "unsubscribe", "start", "damage")
+
+
+def in_force(note: Note, since_ns: int, culprit: Note) -> bool:
+    """Whether an event, or what it began, falls between `since_ns` and the violation."""
+    end_ns = note.until_ns if note.until_ns is not None else note.time_ns
+    return note.index < culprit.index and end_ns >= since_ns
+
+
+def faults(drill: Drill, needs: str) -> str:
+    struck = drill.nemesis.struck
+    rows = [
+        (f"F{number}", str(fault), "" if struck[number - 1] else "its moment never came")
+        for number, fault in enumerate(drill.plan.faults, 1)
+    ]
+    body = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td><td>{more}</td></tr>" for name, text, more in rows)
+    need = f"<p>needs: <b>{escape(needs)}</b></p>" if needs else ""
+    refused = [note.text for note in drill.recording.notes if note.lane == NEMESIS and note.kind == "refused"]
+    more = "".join(f"<p class=hint>refused: {escape(text)}</p>" for text in refused)
+    none = "" if rows else "<p class=hint>none</p>"
+    return f"<section><h2>Faults</h2>{need}{none}<table>{body}</table>{more}</section>"
+
+
+def table(title: str, rows: list[tuple[str, str]]) -> str:
+    body = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows)
+    return f"<details><summary>{escape(title)}</summary><table>{body}</table></details>" if rows else ""
+
+
+def listing(title: str, lines: list[str]) -> str:
+    body = "\n".join(map(escape, lines))
+    return f"<details><summary>{escape(title)}</summary><pre>{body}</pre></details>" if lines else ""
+
+
+def log_of(lines: object) -> Iterator[str]:
+    for time_ns, line in lines:  # type: ignore[attr-defined]
+        yield f"{seconds(time_ns)}  {line}"
+
+
+def paragraph(text: str) -> str:
+    return f"<p class=what>{escape(text)}</p>" if text else ""

@@ -1,0 +1,47 @@
+"""Tokens: one word that names a run, to be pasted from a failure into a command.
+
+`sim1-` and the base64url of "scenario/seed/code". `code` is a hash over the sources that the run was made with: a
+seed means the same run only for the same code, so a token of other code is stale. What survives changes of code is
+the plan (`scenario.json`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import attrs
+
+from tnats.errors import TnatsError
+
+PREFIX = "sim1-"
+
+
+class TokenError(TnatsError):
+    """A word that is no token, or one of other code."""
+
+
+@attrs.frozen
+class Token:
+    """A run: seed `seed` of scenario `scenario` with the code whose hash is `code`."""
+
+    scenario: str
+    seed: int
+    code: str
+
+    def __str__(self) -> str:
+        body = f"{self.scenario}/{self.seed}/{self.code}".encode()
+        return PREFIX + base64.urlsafe_b64encode(body).decode().rstrip("=")
+
+
+def parse_token(text: str) -> Token:
+    """Read a token. Raises TokenError."""
+    body = text.removeprefix(PREFIX)
+    try:
+        decoded = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True).decode()
+        scenario, seed, code = decoded.split("/")
+        if not text.startswith(PREFIX):
+            raise ValueError(text)
+        return Token(scenario, int(seed), code)
+    except (binascii.Error, ValueError):
+        raise TokenError(f"{text!r} is no token: expected {PREFIX}... as a failed run prints it") from None
