@@ -47,7 +47,7 @@ def make_monitor(node: Node) -> Monitor:
     monitor.add(
         "/gatewayz", lambda query: _short_head(node) | {"outbound_gateways": {}, "inbound_gateways": {}}, "Gateways"
     )
-    monitor.add("/jsz", lambda query: jsz(node), "JetStream")
+    monitor.add("/jsz", lambda query: jsz(node, query), "JetStream")
     monitor.add("/raftz", lambda query: Response(404, b"No Raft nodes registered"), "Raft groups")
     monitor.add("/healthz", lambda query: healthz(node, query), "Health probe")
     return monitor
@@ -92,7 +92,7 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
         "leaf": {},
         "mqtt": {},
         "websocket": {},
-        "jetstream": {},
+        "jetstream": jetstream_block(node),
         "tls_timeout": 2,
         "write_deadline": options.write_deadline_ns,
         "start": rfc3339(node.started_wall_ns),
@@ -125,7 +125,7 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
 
 
 def healthz(node: Node, query: Query) -> Response:
-    """Whether this server is ready to serve. Where there is no JetStream, none of its parts is unhealthy."""
+    """Whether this server, or one of its streams or consumers, is ready. Where there is no JetStream, none is not."""
     for flag in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only"):
         query.flag(flag)
     details = query.flag("details")
@@ -135,6 +135,8 @@ def healthz(node: Node, query: Query) -> Response:
         problem = '"account" must not be empty when checking stream health'
     elif consumer and not stream:
         problem = '"stream" must not be empty when checking consumer health'
+    if not problem and node.options.jetstream.enabled:
+        return _jetstream_health(node, query)
     if not problem:
         return json_response({"status": "ok"}, compact=True)
     report: dict[str, object] = {"status": "error"}
@@ -142,8 +144,33 @@ def healthz(node: Node, query: Query) -> Response:
     return json_response(report, 400, compact=True)
 
 
-def jsz(node: Node) -> dict[str, object]:
-    """JetStream of this server: there is none."""
+def _jetstream_health(node: Node, query: Query) -> Response:
+    from tnats.server.jetstream_reports import health  # only where JetStream is
+
+    found = health(node, query)
+    if found is None:
+        return json_response({"status": "ok"}, compact=True)
+    if query.flag("details"):
+        errors = [{"type": found.kind, **found.names, "error": found.error}]
+        return json_response({"status": "error", "errors": errors}, found.status, compact=True)
+    return json_response({"status": "unavailable", "error": found.error}, found.status, compact=True)
+
+
+def jetstream_block(node: Node) -> dict[str, object]:
+    """`jetstream` of /varz."""
+    if node.jetstream is None:
+        return {}
+    from tnats.server.jetstream_reports import varz_block
+
+    return varz_block(node, node.jetstream)
+
+
+def jsz(node: Node, query: Query) -> dict[str, object]:
+    """JetStream of this server, or that there is none."""
+    if node.jetstream is not None:
+        from tnats.server.jetstream_reports import jsz as report_jetstream
+
+        return report_jetstream(node, node.jetstream, query)
     figures = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
     report: dict[str, object] = dict.fromkeys(figures, 0)
     report |= {"api": {"level": 0, "total": 0, "errors": 0}} | _short_head(node)
@@ -338,7 +365,7 @@ def accountz(node: Node, query: Query) -> dict[str, object]:
             "update_time": rfc3339(node.configured_wall_ns),
             "expired": False,
             "complete": True,
-            "jetstream_enabled": False,
+            "jetstream_enabled": node.jetstream is not None and name in node.jetstream.accounts,
             "leafnode_connections": 0,
             "client_connections": len(account.clients),
             "subscriptions": len(account.sublist),

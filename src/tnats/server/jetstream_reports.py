@@ -1,0 +1,175 @@
+"""JetStream in the monitoring reports: /jsz, its block in /varz, and its part of the health check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tnats.edges.query import Query
+from tnats.jetstream.api.fields import to_object
+from tnats.jetstream.api.levels import API_LEVEL
+from tnats.jetstream.api.streams import stream_state
+from tnats.jetstream.api.times import format_time
+from tnats.jetstream.stream.config import Storage
+from tnats.server.config.jetstream import DYNAMIC
+
+if TYPE_CHECKING:
+    from tnats.jetstream.account import AccountService
+    from tnats.jetstream.service import JetStream
+    from tnats.jetstream.stream.service import StreamService
+    from tnats.server.node import Node
+
+ACCOUNTS_PAGE = 1024
+UNLIMITED = 2**64 - 1
+"""How nats-server reports an account without limits."""
+
+
+@attrs.frozen
+class Problem:
+    """A failed health check: HTTP status, the kind of thing, what is wrong, and what names it."""
+
+    status: int
+    kind: str
+    error: str
+    names: dict[str, str] = attrs.field(factory=dict)
+
+
+def varz_block(node: Node, jetstream: JetStream) -> dict[str, object]:
+    """`jetstream` of /varz."""
+    return {"config": _config(node, jetstream), "stats": _stats(jetstream), "limits": {}}
+
+
+def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
+    """Usage; on request accounts, streams, consumers, configurations."""
+    head = {"server_id": node.server_id, "now": format_time(node.runtime.clock.wall_ns())}
+    consumers, config = query.flag("consumers"), query.flag("config")
+    streams = query.flag("streams") or consumers
+    wants_accounts = query.flag("accounts") or streams
+    offset, limit = max(0, query.integer("offset")), query.integer("limit")
+    name = query.text("acc")
+    services = [stream for account in jetstream.accounts.values() for stream in account.streams.values()]
+    report: dict[str, Any] = _stats(jetstream) | head
+    report |= {
+        "config": _config(node, jetstream),
+        "limits": {},
+        "streams": len(services),
+        "consumers": sum(len(stream.consumers) for stream in services),
+        "messages": sum(stream.store.messages for stream in services),
+        "bytes": sum(stream.store.total_bytes for stream in services),
+    }
+    accounts = sorted(jetstream.accounts.values(), key=lambda account: account.name)
+    if name:
+        accounts = [account for account in accounts if account.name == name]
+        wants_accounts = bool(accounts)
+    if wants_accounts:
+        shown = accounts[offset : offset + (limit if limit > 0 else ACCOUNTS_PAGE)]
+        report["account_details"] = [
+            _account(node, account, streams=streams, consumers=consumers, config=config) for account in shown
+        ]
+    report["total"] = len(jetstream.accounts)
+    return report
+
+
+def health(node: Node, query: Query) -> Problem | None:
+    """What JetStream, which is switched on, has to say to the health check."""
+    jetstream = node.jetstream
+    if jetstream is None:
+        return Problem(503, "JETSTREAM", "JetStream is recovering")
+    if query.flag("js-enabled-only"):
+        return None if jetstream.is_ready else Problem(503, "JETSTREAM", jetstream.health()[0])
+    account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
+    lines = jetstream.health()
+    if lines:
+        return Problem(503, "JETSTREAM", lines[0])
+    if not account:
+        return None
+    found = jetstream.accounts.get(account)
+    if found is None:
+        return Problem(404, "ACCOUNT", f'JetStream account "{account}" not found', {"account": account})
+    if not stream:
+        return None
+    names = {"account": account, "stream": stream}
+    if stream not in found.streams:
+        return Problem(404, "STREAM", f'JetStream stream "{stream}" not found on account "{account}"', names)
+    if consumer and consumer not in found.streams[stream].consumers:
+        text = f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "{account}"'
+        return Problem(404, "CONSUMER", text, names | {"consumer": consumer})
+    return None
+
+
+def _config(node: Node, jetstream: JetStream) -> dict[str, object]:
+    options = jetstream.options
+    report: dict[str, object] = {
+        "max_memory": options.max_memory,
+        "max_storage": 0 if options.max_file == DYNAMIC else options.max_file,
+        "store_dir": options.store_dir,
+    }
+    if options.sync_interval_ns:
+        report["sync_interval"] = options.sync_interval_ns
+    else:
+        report["sync_always"] = True
+    if options.domain:
+        report["domain"] = options.domain
+    report["strict"] = options.is_strict
+    return report
+
+
+def _usage(streams: list[StreamService]) -> dict[str, int]:
+    figures = {"memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0}
+    for stream in streams:
+        key = "memory" if stream.config.storage == Storage.MEMORY else "storage"
+        figures[key] += stream.store.total_bytes
+        figures[f"reserved_{key}"] += max(stream.config.max_bytes, 0)
+    return figures
+
+
+def _stats(jetstream: JetStream) -> dict[str, object]:
+    accounts = jetstream.accounts.values()
+    total = sum(account.stats.total for account in accounts)
+    failed = sum(account.stats.errors for account in accounts)
+    streams = [stream for account in accounts for stream in account.streams.values()]
+    return {
+        **_usage(streams),
+        "accounts": len(accounts),
+        "ha_assets": 0,
+        "api": {"level": API_LEVEL, "total": total, "errors": failed},
+    }
+
+
+def _account(node: Node, account: AccountService, *, streams: bool, consumers: bool, config: bool) -> dict[str, object]:
+    limits = account.limits
+    report: dict[str, object] = {
+        "name": account.name,
+        "id": account.name,
+        **_usage(list(account.streams.values())),
+        "reserved_memory": limits.max_memory if limits.max_memory >= 0 else UNLIMITED,
+        "reserved_storage": limits.max_storage if limits.max_storage >= 0 else UNLIMITED,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": account.stats.total, "errors": account.stats.errors},
+    }
+    if streams and account.streams:
+        ordered = sorted(account.streams.values(), key=lambda stream: stream.name)
+        report["stream_detail"] = [_stream(node, stream, consumers=consumers, config=config) for stream in ordered]
+    return report
+
+
+def _stream(node: Node, stream: StreamService, *, consumers: bool, config: bool) -> dict[str, object]:
+    report: dict[str, object] = {
+        "name": stream.name,
+        "created": format_time(stream.record.created_ns),
+        "cluster": {"leader": node.name},
+    }
+    if config:
+        report["config"] = to_object(stream.config)
+    report["state"] = to_object(stream_state(stream))
+    if consumers and stream.consumers:
+        details = []
+        for name in sorted(stream.consumers):
+            info = stream.consumers[name].info()
+            if not config:
+                info.config = None
+            details.append(to_object(info))
+        report["consumer_detail"] = details
+    return report
