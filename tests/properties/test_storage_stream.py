@@ -231,6 +231,45 @@ def test_power_loss_at_every_disk_operation(seed: int) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_power_loss_during_recovery(seed: int) -> None:
+    """A second and a third loss of power, at any operation of the recovery from the one before, change nothing."""
+
+    async def test() -> None:
+        rng = random.Random(100 + seed)
+        drive = new_drive()
+        model = Model()
+        moments: list[tuple[DiskImage, int]] = []
+        async with open_store(drive) as store:
+            drive.observer = lambda kind, path: moments.append((drive.image.clone(), model.acked))
+            for step in range(30):
+                body = draw_entry(rng, store.log)
+                await model.add(body)
+                await store.propose(body)
+                model.acked += 1
+                if step % 7 == 6:
+                    await store.checkpoint()
+        drive.observer = None
+        for image, acked in rng.sample(moments, 6):
+            for _ in range(2):
+                image = image.clone()
+                image.crash(rng.choice(list(CrashPolicy)), rng)
+                again = new_drive(image)
+                inner: list[DiskImage] = []
+                again.observer = lambda kind, path, inner=inner, again=again: inner.append(again.image.clone())
+                async with open_store(again, seed=rng.randrange(1000)) as store:
+                    await store.checkpoint()
+                    acked = max(acked, store.applied)  # what was found is not lost any more
+                again.observer = None
+                for other in inner[:: 5 if seed == 0 else 1]:
+                    after = other.clone()
+                    after.crash(rng.choice(list(CrashPolicy)), rng)
+                    await check(after, model, acked)
+                image = rng.choice(inner)
+
+    run(test)
+
+
 # ------------------------------------------------------------------ failing calls
 
 
