@@ -22,7 +22,7 @@ from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.consumer.machine import start_state
-from tnats.jetstream.consumer.service import ConsumerService, open_consumer
+from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
@@ -315,7 +315,8 @@ class AccountService:
                 if old is None:
                     return await self._make_consumer(stream, name, checked)
                 if old.config != checked:
-                    await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
+                    if has_log(stream, checked):
+                        await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
                     self._forget(old)
                     old.reconfigure(checked)
                     self._remember(old)
@@ -328,7 +329,8 @@ class AccountService:
     async def _make_consumer(self, stream: StreamService, name: str, config: ConsumerConfig) -> ConsumerService:
         number = self.host.catalogue.next_number()
         record = ConsumerRecord(stream.record.number, number, name, self.host.wall_ns(), config)
-        await self.host.catalogue.put_consumer(record)
+        if has_log(stream, config):
+            await self.host.catalogue.put_consumer(record)
         consumer = await self.open_consumer(stream, record, is_new=True)
         consumer.start()
         self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain or None)])
@@ -349,7 +351,8 @@ class AccountService:
         """Pause until a time, or go on."""
         config = attrs.evolve(consumer.config, pause_until_ns=until_ns)
         try:
-            await self.host.catalogue.put_consumer(attrs.evolve(consumer.record, config=config))
+            if has_log(consumer.stream, config):
+                await self.host.catalogue.put_consumer(attrs.evolve(consumer.record, config=config))
         except StorageError as failure:
             return errors.CONSUMER_CREATE(err=str(failure))
         consumer.reconfigure(config)
@@ -361,7 +364,8 @@ class AccountService:
             if stream.consumers.get(consumer.name) is not consumer:
                 return errors.CONSUMER_NOT_FOUND()
             try:
-                await self.host.catalogue.drop_consumer(consumer.record.number)
+                if has_log(stream, consumer.config):
+                    await self.host.catalogue.drop_consumer(consumer.record.number)
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
             self._forget(consumer)

@@ -386,5 +386,5 @@ async def open_consumer(
 
 
 def has_log(stream: StreamService, config: ConsumerConfig) -> bool:
-    """Whether a consumer's state outlives the process."""
+    """Whether a consumer outlives the process: of those in memory the catalogue knows nothing either."""
     return stream.config.storage != "memory" and not config.mem_storage
