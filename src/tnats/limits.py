@@ -142,6 +142,12 @@ JOURNAL_RESERVE_BYTES = 64 * KIB
 """End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
 some hundred of them. A sixteenth of a small part."""
 
+STREAM_OPEN_SEGMENTS_MAX = 8
+"""Clean segments that a stream keeps open for reading: descriptors are few and streams are many."""
+
+DISK_WORKERS_MAX = 8
+"""Reads and name operations under way at once: enough for a deep device queue, few enough to keep the pool small."""
+
 PASS_BYTES = 2 * MIB
 """Input handled between two checkpoints of the reactor: a few milliseconds."""
 

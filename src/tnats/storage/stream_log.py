@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 import trio
 
+from tnats.limits import STREAM_OPEN_SEGMENTS_MAX
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
@@ -36,9 +37,6 @@ from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
 
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
-
-OPEN_SEGMENTS_MAX = 8
-"""Clean segments kept open for reading, by stream: descriptors are few and streams are many."""
 
 NOTE = struct.Struct("<QQQQ")
 
@@ -394,7 +392,7 @@ class StreamLog:
             for each in self.segments.values()
             if each.file is not None and not each.is_dirty and each not in (self.current, keep)
         ]
-        for each in idle[: max(0, len(idle) - OPEN_SEGMENTS_MAX)]:
+        for each in idle[: max(0, len(idle) - STREAM_OPEN_SEGMENTS_MAX)]:
             assert each.file is not None
             each.file.close()
             each.file = None

@@ -6,7 +6,7 @@ Three ways to the kernel, by how long a call may take:
   system does not know the flag, it answers None and the caller awaits `pread`);
 * the sync thread: one dedicated thread carries out `sync` calls in the order they were made. It is woken through a
   queue and reports through an eventfd that one trio task watches: a hop through trio's thread cache costs 44 us;
-* the pool: everything else that waits, on at most DISK_WORKERS threads.
+* the pool: everything else that waits, on at most DISK_WORKERS_MAX threads.
 
 Thread, eventfd and watching task start with the first sync, so a server without storage never has them. They end
 with the trio run. A LiveDisk serves one trio run.
@@ -29,13 +29,11 @@ from typing import TypeVar
 import outcome
 import trio
 
+from tnats.limits import DISK_WORKERS_MAX
 from tnats.runtime.api import Buffer, DirectoryEntry, StoreLocked
 from tnats.runtime.disk_errors import disk_error
 
 T = TypeVar("T")
-
-DISK_WORKERS = 8
-"""Reads and name operations under way at once: enough for a deep device queue, few enough to keep the pool small."""
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 
@@ -44,7 +42,7 @@ class LiveDisk:
     """The file system of this machine."""
 
     def __init__(self) -> None:
-        self._workers = trio.CapacityLimiter(DISK_WORKERS)
+        self._workers = trio.CapacityLimiter(DISK_WORKERS_MAX)
         self._sync_thread: SyncThread | None = None
 
     async def call(self, verb: str, path: str, work: Callable[[], T]) -> T:
