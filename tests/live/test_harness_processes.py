@@ -16,7 +16,7 @@ from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.processes import ServerProcess
 from tnats.harness.real.stores import DirectoryStore, missing_for_mount
 from tnats.harness.real.targets import Target, find_target
-from tnats.harness.real.warden import remaining
+from tnats.harness.real.warden import clear, identity, remaining
 from tnats.harness.real.workplace import open_workplace
 from tnats.runtime.live import live_runtime
 
@@ -97,6 +97,17 @@ def test_the_warden_clears_what_was_not_taken_back() -> None:
     """Newest first, each once."""
     lines = ["directory /d", "pid 1", "pid 2", "gone pid 1", "mount /d/m", "pid 3", "gone mount /d/m"]
     assert remaining(lines) == [("pid", "3"), ("pid", "2"), ("directory", "/d")]
+
+
+def test_the_warden_spares_a_process_that_got_the_number_later() -> None:
+    """Only the process that was noted is killed, told apart by its start."""
+    with subprocess.Popen(SLEEPER) as sleeper:
+        noted = identity(sleeper.pid)
+        clear("pid", noted[:-1] + ("1" if noted[-1] != "1" else "2"))
+        assert is_alive(sleeper.pid)
+        clear("pid", noted)
+        sleeper.wait(10)
+    assert sleeper.returncode == -signal.SIGKILL
 
 
 async def test_a_server_that_ends_at_once_is_reported_with_its_last_word() -> None:

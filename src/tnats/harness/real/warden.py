@@ -1,9 +1,9 @@
 """Clears up after a harness that died: `python -m tnats.harness.real.warden`, started by `Workplace`.
 
-The harness writes down, one line each, what exists on its behalf (`pid 123`, `mount /path`, `directory /path`) and
-takes back what it has ended itself (`gone pid 123`, ...). When standard input ends, whatever is still on the list is
-killed, unmounted and removed. So nothing is left behind even by SIGKILL. Runs in a session of its own, out of reach
-of Ctrl-C.
+The harness writes down, one line each, what exists on its behalf: `pid 123:4567` (with the time of its start, so that
+nobody else who got the number later is meant), `mount /path`, `directory /path`. It takes back what it has ended
+itself: `gone pid 123:4567`. When standard input ends, whatever is still on the list is killed, unmounted and removed.
+So nothing is left behind even by SIGKILL. Runs in a session of its own, out of reach of Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def remaining(lines: Iterable[str]) -> list[tuple[str, str]]:
@@ -29,13 +30,28 @@ def remaining(lines: Iterable[str]) -> list[tuple[str, str]]:
     return list(reversed(noted))
 
 
+def start_time(pid: int) -> str:
+    """When a process started, in ticks since boot; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def identity(pid: int) -> str:
+    """What is noted of a process."""
+    return f"{pid}:{start_time(pid)}"
+
+
 def clear(kind: str, name: str) -> None:
     """End one thing, whatever its state."""
     if kind == "pid":
-        try:
-            os.kill(int(name), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        pid = int(name.partition(":")[0])
+        if identity(pid) == name:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
     elif kind == "mount":
         subprocess.run(["fusermount3", "-u", "-z", name], check=False, stderr=subprocess.DEVNULL)
     elif kind == "directory":

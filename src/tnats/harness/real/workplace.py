@@ -19,6 +19,8 @@ from pathlib import Path
 
 import trio
 
+from tnats.harness.real.warden import identity
+
 WARDEN = (sys.executable, "-m", "tnats.harness.real.warden")
 PREFIX = "tnats-jepsen-"
 
@@ -29,7 +31,8 @@ class Workplace:
     def __init__(self, directory: Path, warden: subprocess.Popen[bytes]) -> None:
         self.directory = directory
         self._warden = warden
-        self._processes: dict[int, trio.Process] = {}
+        self._processes: dict[trio.Process, str] = {}
+        """With what the warden was told of them."""
 
     def note(self, kind: str, name: object) -> None:
         """Something exists now: `pid`, `mount` or `directory`."""
@@ -60,15 +63,16 @@ class Workplace:
                 start_new_session=True,
                 env=None if environment is None else {**os.environ, **environment},
             )
-        self._processes[process.pid] = process
-        self.note("pid", process.pid)
+        self._processes[process] = identity(process.pid)
+        self.note("pid", self._processes[process])
         return process
 
     async def wait(self, process: trio.Process) -> int:
         """Wait until it has ended; returns its exit status, negative for a signal."""
         status = await process.wait()
-        if self._processes.pop(process.pid, None) is not None:
-            self.forget("pid", process.pid)
+        noted = self._processes.pop(process, None)
+        if noted is not None:
+            self.forget("pid", noted)
         return status
 
     async def kill(self, process: trio.Process) -> None:
@@ -80,7 +84,7 @@ class Workplace:
 
     async def end(self) -> None:
         """Kill what still runs."""
-        for process in reversed(list(self._processes.values())):
+        for process in reversed(list(self._processes)):
             await self.kill(process)
 
 
