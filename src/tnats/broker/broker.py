@@ -48,6 +48,7 @@ class Broker:
         self.log = log
         self.now_ns: Callable[[], int] = runtime.clock.mono_ns
         self.draw = Draw(runtime.chance.rng("broker").getrandbits(64))
+        self._timer_draw = Draw(runtime.chance.rng("broker timers").getrandbits(64))
         self.exchange = Exchange(self.draw, self._wake_settler)
         if runtime.buggify("broker.reference_every_message"):
             self.exchange.view_bytes = 1
@@ -59,7 +60,7 @@ class Broker:
             self.exchange.deliveries_per_feed = 0
         self.poller = runtime.network.poller()
         self.reactor = Reactor(self)
-        self.keepalive = KeepAlive(self, self.draw)
+        self.keepalive = KeepAlive(self, self._timer_draw)
         self.info = _info(options)
         """What INFO tells to everybody; change it by `update_info`."""
         self.accounts: dict[str, Account] = {}
@@ -179,7 +180,7 @@ class Broker:
         step_ns = min(CLOSE_STEP_NS, max(2, duration_ns // len(waiting)))
         for connection in waiting:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
-            await self.runtime.clock.sleep_ns(step_ns // 2 + self.draw.below(step_ns // 2))
+            await self.runtime.clock.sleep_ns(step_ns // 2 + self._timer_draw.below(step_ns // 2))
 
     # ------------------------------------------------------------------ accounts and internal clients
 

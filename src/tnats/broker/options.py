@@ -48,6 +48,7 @@ class BrokerOptions:
     """Per connection."""
     max_subscription_tokens: int = UNLIMITED
     max_control_line: int = _reloadable(4 * KIB)
+    """At most CONTROL_LINE_BYTES_MAX; more counts as that."""
     max_payload: int = _reloadable(MIB)
     """Headers count. Told to connected clients when reloaded."""
     max_pending: int = 64 * MIB
