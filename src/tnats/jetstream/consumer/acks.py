@@ -17,6 +17,7 @@ from tnats.jetstream.api.times import parse_duration
 PREFIX = b"$JS.ACK."
 _V1_TOKENS = 9
 _V2_TOKENS_MIN = 11
+_SIZE_MAX = 4096
 
 
 class Word(enum.Enum):
@@ -30,7 +31,7 @@ class Word(enum.Enum):
     UNKNOWN = ""
 
 
-@attrs.frozen
+@attrs.define
 class Place:
     """The message an acknowledgement is about."""
 
@@ -41,7 +42,7 @@ class Place:
     consumer_seq: int
 
 
-@attrs.frozen
+@attrs.define
 class Ack:
     """A parsed body. `delay_ns`: of a NAK; `rest`: the reason of a TERM, the pull request of a NXT."""
 
@@ -61,11 +62,10 @@ def parse_subject(subject: bytes) -> Place | None:
         at = 4
     else:
         return None
-    numbers = tokens[at + 2 : at + 5]
-    if not all(number.isascii() and number.isdigit() and len(number) <= 20 for number in numbers):
+    stream, consumer, deliveries, stream_seq, consumer_seq = tokens[at : at + 5]
+    if not (deliveries.isdigit() and stream_seq.isdigit() and consumer_seq.isdigit()) or len(subject) > _SIZE_MAX:
         return None
-    deliveries, stream_seq, consumer_seq = (int(number) for number in numbers)
-    return Place(tokens[at], tokens[at + 1], deliveries, stream_seq, consumer_seq)
+    return Place(stream, consumer, int(deliveries), int(stream_seq), int(consumer_seq))
 
 
 def reply_prefix(stream: str, consumer: str) -> bytes:

@@ -9,7 +9,7 @@ from tnats.jetstream.consumer.state import Op
 from tnats.wire.headers import set_header
 
 
-@attrs.frozen
+@attrs.define
 class Delivery:
     """Send message `seq` of the stream to `target`, under its own subject, with `ack_reply` as its reply subject.
 

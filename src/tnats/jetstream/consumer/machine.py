@@ -31,7 +31,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import ConsumerInfo, PriorityGroupState, SequenceInfo
 from tnats.jetstream.consumer import extensions, requests, state
 from tnats.jetstream.consumer.acks import Ack, Place, Word, parse_body, parse_subject, reply_prefix
-from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy
+from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
 from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, status_block
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.priority import PriorityGroups
@@ -288,6 +288,8 @@ class ConsumerMachine:
         self._effects.done.append(seq)
 
     def _sample(self, place: Place, sent_ns: int, now_ns: int) -> None:
+        if not self._sample_percent:
+            return
         self._sample_credit += self._sample_percent
         if self._sample_credit < 100:
             return
@@ -519,17 +521,21 @@ class ConsumerMachine:
     def _deliver(self, now_ns: int) -> None:
         if self._is_paused:
             return
-        for _ in range(CONSUMER_DELIVERIES_PER_PASS_MAX):
-            if not (self._is_bound if self.config.is_push else self._waiting):
-                return
+        is_push = self.config.is_push
+        if not (self._is_bound if is_push else self._waiting):
+            return
+        for number in range(CONSUMER_DELIVERIES_PER_PASS_MAX):
             seq = self._next_candidate()
             if not seq:
                 self._end_no_wait()
                 return
-            if self.config.is_push:
+            if is_push:
                 if not self._push(seq, now_ns):
                     return
-            elif not self._serve(seq, now_ns):
+                continue
+            if not number:
+                self._drop_deaf_requests()
+            if not self._waiting or not self._serve(seq, now_ns):
                 return
 
     def has_more(self, now_ns: int) -> bool:
@@ -606,12 +612,17 @@ class ConsumerMachine:
             if not held:
                 del self._held_of[subject]
 
-    def _eligible_request(self) -> PullRequest | None:
-        pending_count = self._num_pending() + len(self._ready)
+    def _drop_deaf_requests(self) -> None:
         for request in list(self._waiting):
             if not self._has_interest(request.reply):
                 self._waiting.remove(request)
-            elif self._groups.is_eligible(request, pending_count, len(self.state.pending)):
+
+    def _eligible_request(self) -> PullRequest | None:
+        if self._groups.policy in (PriorityPolicy.NONE, PriorityPolicy.PRIORITIZED):
+            return self._waiting.first()
+        pending_count = self._num_pending() + len(self._ready)
+        for request in self._waiting:
+            if self._groups.is_eligible(request, pending_count, len(self.state.pending)):
                 return request
         return None
 

@@ -58,7 +58,10 @@ class PendingWindow:
     def find(self, seq: int) -> int:
         """Where the message stands, for the methods below (until the next change); -1 if it is not pending."""
         seqs = self._seqs
-        at = bisect_left(seqs, seq, self._head)
+        if seqs and seqs[-1] == seq:
+            at = len(seqs) - 1
+        else:
+            at = bisect_left(seqs, seq, self._head)
         return at if at < len(seqs) and seqs[at] == seq and self._consumer_seqs[at] else -1
 
     def consumer_seq_at(self, at: int) -> int:

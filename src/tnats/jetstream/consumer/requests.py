@@ -138,15 +138,29 @@ class WaitQueue:
         self._by_priority[request.priority].append(request)
         self._count += 1
 
+    def first(self) -> PullRequest | None:
+        """The request whose turn it is."""
+        for queue in self._by_priority:
+            if queue:
+                return queue[0]
+        return None
+
     def rotate(self, request: PullRequest) -> None:
         """A request got a message: the others of its priority come next."""
         queue = self._by_priority[request.priority]
-        queue.remove(request)
-        queue.append(request)
+        if queue[0] is request:
+            queue.rotate(-1)
+        else:
+            queue.remove(request)
+            queue.append(request)
 
     def remove(self, request: PullRequest) -> None:
         """A request is done."""
-        self._by_priority[request.priority].remove(request)
+        queue = self._by_priority[request.priority]
+        if queue[0] is request:
+            queue.popleft()
+        else:
+            queue.remove(request)
         self._count -= 1
 
     def messages_wanted(self) -> int:

@@ -76,13 +76,15 @@ class ConsumerState:
     def deliver(self, seq: int, consumer_seq: int, sent_ns: int, *, tracks_acks: bool) -> None:
         """A message was sent: for the first time, or again if it is pending."""
         self.delivered_consumer_seq = max(self.delivered_consumer_seq, consumer_seq)
-        at = self.pending.find(seq)
-        if at >= 0:
-            self.pending.touch(at, sent_ns)
-            self.redelivered[seq] = self.redelivered.get(seq, 1) + 1
-            return
-        self.held.pop(seq, None)
-        self.delivered_stream_seq = max(self.delivered_stream_seq, seq)
+        if seq > self.delivered_stream_seq:
+            self.delivered_stream_seq = seq
+        else:
+            at = self.pending.find(seq)
+            if at >= 0:
+                self.pending.touch(at, sent_ns)
+                self.redelivered[seq] = self.redelivered.get(seq, 1) + 1
+                return
+            self.held.pop(seq, None)
         if tracks_acks:
             self.pending.add(seq, consumer_seq, sent_ns)
         else:
