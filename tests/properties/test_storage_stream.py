@@ -19,6 +19,7 @@ from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Lose, Misdirect
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.index import LOST, REMOVED
 from tnats.storage.journal import Journal, JournalOptions, open_journal
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.message_log import Message, MessageLog
@@ -457,6 +458,26 @@ def test_every_byte_and_length(kind: str, stride: int) -> None:
                     assert (
                         any(finding.kind in ("damaged", "foreign", "missing") for finding in findings) or kind == "cut"
                     )
+
+    run(test)
+
+
+def test_skipping_spares_what_is_there() -> None:
+    """Sequences skipped around a live message are removed, the message is not, also after reopening."""
+
+    async def test() -> None:
+        drive = new_drive()
+        async with open_store(drive) as store:
+            await store.log.append([Message(3, 1, b"s", b"", b"three")])
+            assert store.log.index.absent(1, 9, LOST) == [(1, 2)]
+            store.log.skip(1, 6)
+            note = await store.log.checkpoint()
+            await store.commit.checkpointed(0, note).wait()
+            await store.log.append([Message(7, 1, b"s", b"", b"seven")])
+        async with open_store(drive) as store:
+            assert sorted(await content(store.log)) == [3, 7]
+            assert store.log.index.absent(1, 9, REMOVED) == [(1, 2), (4, 6)]
+            assert alarms(store.findings) == []
 
     run(test)
 

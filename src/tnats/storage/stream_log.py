@@ -330,7 +330,7 @@ class StreamLog:
 
     def skip(self, first: int, last: int) -> None:
         self.index.skip(first, last)
-        self._new_gaps.append((first, last))
+        self._new_gaps += self.index.absent(first, last, REMOVED)
 
     # -------------------------------------------------------------- reading
 
