@@ -183,11 +183,13 @@ class RawClient:
             assert line, "closed by the server"
 
     def read_line(self) -> bytes:
-        """The next line with its end; empty when the server has closed the connection."""
+        """The next line with its end, the server's PING answered and passed over; empty at the end of the connection."""
         try:
-            return self._stream.readline()
+            while (line := self._stream.readline()) == b"PING\r\n":
+                self.send(b"PONG\r\n")
         except ConnectionError:
             return b""
+        return line
 
     def read_rest(self) -> bytes:
         """Everything up to the end of the connection."""
