@@ -108,7 +108,10 @@ def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[li
     notes: list[str] = []
     for replica in evidence.replicas:
         if replica.failure:
+            broken.append(("K5", f"{replica.node} could not be read to the end: {replica.failure}"))
             continue
+        if replica.unanswered_count:
+            broken.append(("K5", f"{replica.node} gave no answer to {replica.unanswered_count} reads of one sequence"))
         broken += misplaced(replica, evidence)
         lost = lost_on(replica, evidence)
         if not lost:

@@ -130,8 +130,8 @@ def stored(reply: Message) -> StoredMessage:
 
 async def direct_get_batch(
     client: Client, stream: str, first_seq: int, count: int, timeout_s: float
-) -> list[StoredMessage]:
-    """Up to `count` messages from `first_seq` on, gaps passed over; empty when there are none."""
+) -> tuple[list[StoredMessage], bool]:
+    """Up to `count` messages from `first_seq` on, gaps passed over, and whether the server said that this was all."""
     query = json.dumps({"seq": first_seq, "batch": count, "next_by_subj": ">"}).encode()
     found: list[StoredMessage] = []
     async with client.request_many(
@@ -139,9 +139,9 @@ async def direct_get_batch(
     ) as replies:
         async for reply in replies:
             if reply.status in (NOT_FOUND_STATUS, END_OF_BATCH_STATUS):
-                return found
+                return found, True
             found.append(stored(reply))
-    return found
+    return found, False
 
 
 async def create_ephemeral_consumer(client: Client, stream: str, subject: str, timeout_s: float) -> str:

@@ -106,6 +106,16 @@ def test_an_honest_hole_is_no_gap() -> None:
     assert broken("H", honest) == []
 
 
+def test_a_store_that_cannot_be_read_breaks_k5() -> None:
+    """Whether it failed altogether or gave no answer for some sequences."""
+    silent = evidence(GOOD)
+    silent.replicas[0].unanswered_count = 1
+    assert broken("S", silent) == ["K5"]
+    failed = evidence(GOOD)
+    failed.replicas[0].failure = "TimedOut: no reply"
+    assert broken("S", failed) == ["K5"]
+
+
 def test_a_value_at_another_sequence_breaks_k4() -> None:
     """Renumbering is no recovery."""
     assert "K4" in broken("S", evidence(GOOD, n1={1: "0-0", 2: "0-2", 3: "0-1", 4: "0-3"}))

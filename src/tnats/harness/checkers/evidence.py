@@ -32,6 +32,8 @@ class Replica:
     last_seq: int = 0
     missing: dict[int, str] = attrs.field(factory=dict)
     """Acknowledged sequences that it does not serve: what it answered instead; "" for "no such message"."""
+    unanswered_count: int = 0
+    """Reads of single sequences that got no answer at all."""
     named_lost: frozenset[int] = frozenset()
     """Sequences that the server itself names as lost."""
     health: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tnats.client import Client, ClientError
+from tnats.client import Client, ClientError, TimedOut
 from tnats.harness import js_requests
 from tnats.harness.checkers.evidence import Evidence, Replica, Stored
 from tnats.harness.js_requests import ApiError, StoredMessage
@@ -12,10 +12,12 @@ from tnats.harness.real.processes import ServerProcess
 from tnats.harness.workloads.jetstream import STREAM, decode
 from tnats.limits import SECOND_NS
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
 BATCH_COUNT = 500
 MISSING_ASKED_MAX = 2_000
 """Acknowledged sequences that are not served, of which each is asked for once more by itself."""
+SILENCES_MAX = 4
+"""Reads without an answer after which no further ones of their kind are tried."""
 HEALTHY_STATUS = 200
 
 
@@ -37,15 +39,17 @@ async def read_replica(client: Client, server: ServerProcess, evidence: Evidence
 
 
 async def read_messages(client: Client, replica: Replica) -> None:
-    """All messages, in batches."""
+    """All messages, in batches. Where a batch stops without an end, the next one starts a sequence further."""
     seq = 1
-    while seq <= replica.last_seq:
-        batch = await js_requests.direct_get_batch(client, STREAM, seq, BATCH_COUNT, TIMEOUT_S)
-        if not batch:
-            return
+    stall_count = 0
+    while seq <= replica.last_seq and stall_count < SILENCES_MAX:
+        batch, complete = await js_requests.direct_get_batch(client, STREAM, seq, BATCH_COUNT, TIMEOUT_S)
         for message in batch:
             replica.messages[message.seq] = Stored(decode(message.data), message.subject, timestamp_ns(message))
-        seq = batch[-1].seq + 1
+        if complete and not batch:
+            return
+        stall_count += not complete
+        seq = (batch[-1].seq + 1 if batch else seq) + (not complete)
 
 
 async def ask_missing(client: Client, replica: Replica, evidence: Evidence) -> None:
@@ -56,11 +60,15 @@ async def ask_missing(client: Client, replica: Replica, evidence: Evidence) -> N
             found = await js_requests.direct_get(client, STREAM, {"seq": seq}, TIMEOUT_S)
         except ApiError as exc:
             replica.missing[seq] = str(exc)
-            continue
-        if found is None:
-            replica.missing[seq] = ""
+        except TimedOut:
+            replica.unanswered_count += 1
+            if replica.unanswered_count >= SILENCES_MAX:
+                return
         else:
-            replica.messages[seq] = Stored(decode(found.data), found.subject, timestamp_ns(found))
+            if found is None:
+                replica.missing[seq] = ""
+            else:
+                replica.messages[seq] = Stored(decode(found.data), found.subject, timestamp_ns(found))
 
 
 def timestamp_ns(message: StoredMessage) -> int:
