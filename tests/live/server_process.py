@@ -183,7 +183,7 @@ class RawClient:
             assert line, "closed by the server"
 
     def read_line(self) -> bytes:
-        """The next line with its end, the server's PING answered and passed over; empty at the end of the connection."""
+        """The next line with its end, empty at the end of the connection; the server's PING is answered, not told."""
         try:
             while (line := self._stream.readline()) == b"PING\r\n":
                 self.send(b"PONG\r\n")
