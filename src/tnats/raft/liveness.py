@@ -53,7 +53,3 @@ class PeerLiveness:
         peer.silent_ticks = 0
         peer.lost = False
         return restarted
-
-    def is_lost(self, node: NodeId) -> bool:
-        peer = self.peers.get(node)
-        return peer is not None and peer.lost

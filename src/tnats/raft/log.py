@@ -230,9 +230,6 @@ class Log:
 
     # Damage
 
-    def is_faulty(self, first: int, last: int) -> bool:
-        return any(fault.first <= last and first <= fault.last for fault in self.faulty)
-
     def readable_to(self, first: int) -> int:
         """The last index of the readable run that begins at `first`; `first - 1` if that one is faulty."""
         last = self.last_index

@@ -37,11 +37,11 @@ wait for the persist of the same Ready.
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tnats.errors import ensure
 from tnats.raft import messages as m
+from tnats.raft.applying import Applying
 from tnats.raft.core import Core
 from tnats.raft.effects import (
     Accepted,
@@ -50,7 +50,6 @@ from tnats.raft.effects import (
     Compact,
     Faulty,
     Input,
-    Load,
     Loaded,
     PeerLost,
     Persisted,
@@ -72,9 +71,9 @@ from tnats.raft.effects import (
 from tnats.raft.election import Election
 from tnats.raft.following import Following
 from tnats.raft.identity import supersedes
-from tnats.raft.log import Log, entry_bytes
+from tnats.raft.log import Log
 from tnats.raft.membership import Membership, MembershipLog
-from tnats.raft.messages import Entry, Message, NodeId, SnapshotMeta, Standing
+from tnats.raft.messages import Message, NodeId, SnapshotMeta, Standing
 from tnats.raft.options import Options
 from tnats.raft.reads import Reads
 from tnats.raft.reconfiguration import propose_change
@@ -114,11 +113,8 @@ class Machine:
         self.reads = Reads(self.core, self.replication)
         self.repair = Repair(self.core, self.snapshots)
         self.relearning = Relearning(self.core, self.replication)
+        self.applying = Applying(self.core)
         self.proposals: list[Accepted | Refused] = []
-        self.apply_loading = False
-        self.apply_loaded: list[Entry] | None = None
-        self.applying_bytes = 0
-        self.applying_batches: deque[tuple[int, int]] = deque()
         self._inputs: dict[type, Callable[..., None]] = {
             Receive: self._receive,
             Persisted: self._persisted,
@@ -230,7 +226,7 @@ class Machine:
         if core.role is Role.LEADER:
             self.reads.start_round()
             self.replication.notify_commit()
-        committed = self._take_committed()
+        committed = self.applying.take()
         ready = core.take()
         ready.committed = committed
         if self.proposals:
@@ -389,28 +385,9 @@ class Machine:
             self.relearning.check()
 
     def _applied(self, applied: Applied) -> None:
-        log = self.core.log
-        ensure(applied.index <= log.applying, f"applied {applied.index} was never handed out")
-        log.applied = max(log.applied, applied.index)
-        self._settle_batches()
+        self.applying.applied(applied.index)
         if self.reads.proven:
             self.reads.release()
-        if log.sums[-1] - log.sums[0] > self.core.options.cache_bytes_max:
-            self._evict()
-
-    def _settle_batches(self) -> None:
-        """Forget the batches that are applied, one by one or by a snapshot."""
-        while self.applying_batches and self.applying_batches[0][0] <= self.core.log.applied:
-            self.applying_bytes -= self.applying_batches.popleft()[1]
-
-    def _evict(self) -> None:
-        """Let the older half of the cache go, as far as nobody here will ask for it soon."""
-        log = self.core.log
-        needed = min(log.applied, log.stable)
-        for progress in self.core.progress.values():
-            if progress.next > log.cache_first and progress.active:
-                needed = min(needed, progress.next - 1)
-        log.evict_to(min(needed, log.cache_first + len(log.cache) // 2))
 
     def _loaded(self, loaded: Loaded) -> None:
         load = loaded.load
@@ -420,8 +397,7 @@ class Machine:
         elif load.purpose is Purpose.REPAIR:
             self.repair.loaded(load, loaded.entries)
         else:
-            self.apply_loading = False
-            self.apply_loaded = loaded.entries
+            self.applying.loaded(loaded.entries)
 
     def _storage_failed(self, failed: StorageFailed) -> None:
         core = self.core
@@ -430,41 +406,7 @@ class Machine:
         core.durable_messages.clear()
         core.refresh_standing(failed.reason)
 
-    # Applying
-
-    def _take_committed(self) -> Sequence[Entry]:
-        """What may be applied next: committed, durable here, readable, and within the bound in bytes."""
-        log = self.core.log
-        entries: list[Entry]
-        if self.apply_loaded is not None:
-            entries, self.apply_loaded = self.apply_loaded, None
-            limit = min(log.commit, log.stable)
-            entries = [entry for entry in entries if log.applying < entry.index <= limit]
-            if entries and entries[0].index == log.applying + 1:
-                return self._hand_out(entries)
-        first, last = log.applying + 1, min(log.commit, log.stable)
-        if first > last or self.apply_loading:
-            return ()
-        room = self.core.options.apply_bytes_max - self.applying_bytes
-        if room <= 0:
-            return ()
-        if log.faulty:
-            last = min(last, log.readable_to(first))
-            if first > last:
-                return ()
-        if first < log.cache_first:
-            self.apply_loading = True
-            self.core.loads.append(Load(Purpose.APPLY, self.core.node, first, min(last, log.cache_first - 1), room))
-            return ()
-        return self._hand_out(log.slice_to(first, last, room))
-
-    def _hand_out(self, entries: list[Entry]) -> list[Entry]:
-        size = sum(map(entry_bytes, entries))
-        last = entries[-1].index
-        self.core.log.applying = last
-        self.applying_batches.append((last, size))
-        self.applying_bytes += size
-        return entries
+    # Consequences
 
     def _committed_as_leader(self) -> None:
         """The commit index moved under our lead: a leader that is no voter any more goes (thesis 4.2.2)."""
@@ -493,14 +435,14 @@ class Machine:
 
     def _snapshot_stored(self, stored: SnapshotStored) -> None:
         self.snapshots.stored(stored)
-        self._settle_batches()
+        self.applying.settle()
         self.relearning.check()
 
     def _faulty(self, faulty: Faulty) -> None:
         core = self.core
         self._wake()
         core.log.mark_faulty(faulty.first, faulty.last)
-        self.apply_loading = False
+        self.applying.load_failed()
         core.refresh_standing()
         self.repair.ask()
 

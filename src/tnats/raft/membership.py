@@ -36,7 +36,6 @@ class Membership:
     members: tuple[Member, ...]
     by_node: dict[int, Member] = attrs.field(init=False, eq=False, repr=False)
     voters: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
-    others: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
 
     @by_node.default
     def _by_node(self) -> dict[int, Member]:
@@ -45,10 +44,6 @@ class Membership:
     @voters.default
     def _voters(self) -> tuple[int, ...]:
         return tuple(member.node for member in self.members if member.voter)
-
-    @others.default
-    def _others(self) -> tuple[int, ...]:
-        return tuple(member.node for member in self.members if not member.voter)
 
     def is_voter(self, node: int) -> bool:
         member = self.by_node.get(node)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 def majority(count: int) -> int:
     """Size of the smallest majority of `count` voters."""
@@ -16,9 +14,3 @@ def committed_index(matches: list[int]) -> int:
         return 0
     matches.sort()
     return matches[(len(matches) - 1) // 2]
-
-
-def reached(count: int, voters: Iterable[int], members: Iterable[int]) -> bool:
-    """Whether `members` hold a majority of the `count` voters."""
-    held = set(voters)
-    return sum(1 for node in members if node in held) >= majority(count)

@@ -245,9 +245,8 @@ def test_one_beat_per_pair_and_a_loss_is_told_once() -> None:
     liveness = PeerLiveness(beat_ticks=2, silence_ticks=3)
     assert not liveness.heard(2, 10)
     assert [liveness.tick() for _ in range(4)] == [(False, []), (True, []), (False, [2]), (True, [])]
-    assert liveness.is_lost(2)
     assert not liveness.heard(2, 10)
-    assert not liveness.is_lost(2)
+    assert [liveness.tick()[1] for _ in range(3)] == [[], [], [2]]
     assert liveness.heard(2, 11)
 
 
