@@ -210,6 +210,56 @@ def test_a_full_disk_can_be_emptied() -> None:
     run(test)
 
 
+def test_a_full_disk_can_be_opened() -> None:
+    """With no byte free the store starts, serves reads, refuses publishes, and takes them when there is room."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            for sequence in range(1, 5):
+                await propose(stream, b"%d x" % sequence)
+        drive.capacity_bytes = drive.image.used_bytes
+        async with store_on(drive, boot_id="later") as store:
+            stream = await open_and_replay(store, "s")
+            assert len(await content(stream)) == 4
+            for _ in range(2):
+                with pytest.raises(StoreFull):
+                    await propose(stream, b"5 x")
+            with pytest.raises(StoreFull):
+                await store.shorten()
+            drive.capacity_bytes += 40_000
+            await propose(stream, b"5 x")
+        async with store_on(drive, boot_id="later") as store:
+            assert store.health() == []
+            assert len(await content(await open_and_replay(store, "s"))) == 5
+
+    run(test)
+
+
+def test_dying_again_and_again_does_not_fill_the_disk() -> None:
+    """A start that is never followed by a checkpoint takes a few kilobytes, not a part each time."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        sizes = []
+        for _ in range(12):
+            async with store_on(drive, clean=False) as store:
+                await propose(await open_and_replay(store, "s"), b"%d x" % (_ + 1))
+            drive.locks.clear()
+            sizes.append(sum(size for _, _, size in drive.image.entries("/data/tnats/journal")))
+        assert sizes[-1] - sizes[0] < 12 * 14 * 1024
+        async with store_on(drive) as store:
+            assert store.health() == []
+            stream = await open_and_replay(store, "s")
+            await stream.checkpoint(store.journal)
+            await store.shorten()
+            assert len(drive.image.entries("/data/tnats/journal")) == 1
+            assert len(await content(stream)) == 12
+
+    run(test)
+
+
 def test_a_loss_of_power_is_told_from_a_crash() -> None:
     """Only an unclean end together with another boot id means that unsynced entries may be gone."""
 

@@ -211,6 +211,8 @@ class Journal:
         self._next_group = recovery.next_group
         self._next_part = recovery.next_part
         self._old_parts = list(recovery.parts)
+        self._before = (recovery.seal, recovery.carried)
+        """What the first part of this run has to say of the part before it."""
         self._files: dict[int, tuple[File, int]] = {}
         """Part number -> open file and seed, for reading."""
         self._current: _Part | None = None
@@ -495,8 +497,10 @@ class Journal:
         if old is not None and not await self._sync_current():
             assert self.frozen is not None
             raise self.frozen
-        seal = None if old is None else (old.summary.number, old.end)
-        part = await self._create_part(size, seal, [])
+        seal, carried = self._before
+        if old is not None:
+            seal, carried = (old.summary.number, old.end), []
+        part = await self._create_part(size, seal, carried)
         if old is not None:
             footer = record.pack_one(record.FOOTER, offset=old.end, seed=old.header.seed, index=part.summary.number)
             try:
@@ -510,8 +514,21 @@ class Journal:
         self._current = part
 
     async def begin(self, recovery: Recovery) -> None:
-        """Write the first part of this run: the table, where the last part ends, and what is carried over from it."""
-        self._current = await self._create_part(0, recovery.seal, recovery.carried)
+        """Write the first part of this run: the table, where the last part ends, and what is carried over from it.
+
+        If there is no room for it, reads go on, and the first append tries again. Raises StoreFull for a new journal.
+        """
+        try:
+            await self._roll(0)
+        except StoreFull:
+            if self.was_empty:
+                raise
+            return
+        for part in recovery.parts:
+            # Room that was set aside and not used: a server that dies again and again must not fill the disk.
+            file, _ = self._files.get(part.number, (None, 0))
+            if file is not None and not part.damaged and 0 < part.end < file.size():
+                await file.truncate(part.end)
 
     async def _create_part(self, size: int, seal: tuple[int, int] | None, carried: list[hot.Record]) -> _Part:
         number = self._next_part
@@ -523,17 +540,22 @@ class Journal:
         first = [*records, (record.PAD, 0, 0, 0, b"", b"", filler), *records, *carried]
         packed, offsets = hot.pack(first, DATA_START, seed, DATA_START)
         end = DATA_START + len(packed)
-        file_size = max(self._options.part_bytes, (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16)
-        now_ns = self._clock.wall_ns()
-        header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, now_ns, file_size)
-        try:
-            file = await segment.create_segment(
-                self._disk, path, header.area(end), packed, size=file_size, durable=True
-            )
-        except DiskError as exc:
-            if exc.errno in NO_SPACE:
-                raise StoreFull(f"journal {self.directory} has no room for a new part: {exc}") from exc
-            raise self._freeze(exc) from exc
+        needed = (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
+        # On a disk that is nearly full a small part is better than none.
+        for file_size in (max(self._options.part_bytes, needed), max(self._options.part_bytes // 16, needed)):
+            now_ns = self._clock.wall_ns()
+            header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, now_ns, file_size)
+            try:
+                file = await segment.create_segment(
+                    self._disk, path, header.area(end), packed, size=file_size, durable=True
+                )
+                break
+            except DiskError as exc:
+                if exc.errno not in NO_SPACE:
+                    raise self._freeze(exc) from exc
+                reason = exc
+        else:
+            raise StoreFull(f"journal {self.directory} has no room for a new part: {reason}") from reason
         self._next_part += 1
         part = _Part(PartSummary(number, path), header, file, file_size, end, end)
         self._files[number] = (file, seed)
@@ -558,7 +580,7 @@ class Journal:
         """Remove the oldest parts whose entries nobody needs; returns how many. A damaged part is kept aside."""
         count = 0
         async with self._releasing:  # in order: a missing number is taken for a lost part
-            while self._old_parts and not self.needing(self._old_parts[0]):
+            while self._current is not None and self._old_parts and not self.needing(self._old_parts[0]):
                 part = self._old_parts[0]
                 file = self._files.pop(part.number, None)
                 if file is not None:

@@ -138,6 +138,8 @@ class PartSummary:
     number: int
     path: str
     damaged: bool = False
+    end: int = 0
+    """Where its records end, as a later part will say or says; 0 if that is not known."""
     tops: dict[int, int] = attrs.field(factory=dict)
     """Group number -> highest index of an entry in this part."""
     corrected: list[tuple[int, int]] = attrs.field(factory=list)
@@ -224,6 +226,7 @@ class _Replay:
             return
         scan = found.scan
         summary.corrected = scan.corrected
+        summary.end = found.seal or 0
         result.findings += scan.findings
         holes = list(scan.holes)
         promise = found.promise
@@ -244,7 +247,8 @@ class _Replay:
                 self.missing(part.number + 1, part.number + 1)
                 result.next_part += 1
             torn = [start for start, _ in holes if start >= promise]
-            result.seal = (part.number, torn[0] if torn else max(promise, scan.end))
+            summary.end = torn[0] if torn else max(promise, scan.end)
+            result.seal = (part.number, summary.end)
 
     def missing(self, first: int, last: int) -> None:
         text = f"journal parts {first} to {last}"

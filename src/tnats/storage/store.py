@@ -40,6 +40,8 @@ from tnats.storage.stream_open import open_stream_log
 IDENTITY = 4
 """Segment role of the identity file."""
 MARKER_SEED = 0x4D41524B
+MARKER_OFFSETS = (0, 4096)
+"""Slots of the marker file: written at the start of a run, and at its clean end."""
 DELETED = ".deleted"
 FILE_BYTES_MAX = 64 * 1024
 
@@ -317,27 +319,45 @@ class Store:
                 raise
             self.incarnation = 1
             return
-        found = segment.read_record(data, 0, MARKER_SEED, path, self._findings)
-        if found is None:
-            # Its count is gone; the clock gives one that is higher than any before.
+        slots = [segment.read_record(data, offset, MARKER_SEED, path, self._findings) for offset in MARKER_OFFSETS]
+        found = [slot for slot in slots if slot is not None and slot.kind == record.MARKER]
+        latest = max(found, key=lambda slot: (slot.index, slot.stamp), default=None)
+        if latest is None or len(found) < len(slots):
+            # The count may be gone too; the clock gives one that is higher than any before.
             self.incarnation = self._clock.wall_ns()
             self.lost_unsynced = True
             self._findings.append(Finding("damaged", path, 0, max(1, len(data)), text="taken for a loss of power"))
             return
-        self.incarnation = found.index + 1
-        was_clean = bool(found.stamp)
-        self.lost_unsynced = not was_clean and found.key.decode() != self._boot_id
+        self.incarnation = latest.index + 1
+        self.lost_unsynced = not latest.stamp and latest.key.decode() != self._boot_id
 
-    async def _write_marker(self, *, is_clean: bool) -> None:
-        data = record.pack_one(
+    def _marker(self, offset: int, *, is_clean: bool) -> bytearray:
+        return record.pack_one(
             record.MARKER,
-            offset=0,
+            offset=offset,
             seed=MARKER_SEED,
             index=self.incarnation,
             stamp=int(is_clean),
             key=self._boot_id.encode(),
         )
-        await self._disk.write_file(f"{self._root}/marker", bytes(data))
+
+    async def _write_marker(self, *, is_clean: bool) -> None:
+        """Note the state of this run. In place, since a full disk must not prevent it; a slot lies in one sector."""
+        path = f"{self._root}/marker"
+        try:
+            file = await self._disk.open(path)
+        except DiskError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            slots = [self._marker(offset, is_clean=is_clean) for offset in MARKER_OFFSETS]
+            await self._disk.write_file(path, bytes(slots[0].ljust(MARKER_OFFSETS[1], b"\0") + slots[1]))
+            return
+        try:
+            offset = MARKER_OFFSETS[is_clean]
+            file.pwrite([self._marker(offset, is_clean=is_clean)], offset)
+            await file.sync()
+        finally:
+            file.close()
 
 
 async def open_store(
