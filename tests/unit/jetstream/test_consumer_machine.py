@@ -500,3 +500,14 @@ def test_bad_extensions_are_refused(metadata: dict[str, str]) -> None:
     config = ConsumerConfig(name="C", ack_policy=AckPolicy.EXPLICIT, metadata=metadata)
     checked = rules.check(config, rules.Surroundings(StreamConfig(name="S", num_replicas=1)))
     assert isinstance(checked, ApiError)
+
+
+def test_a_purge_shortens_the_list_of_last_messages() -> None:
+    """With "last per subject", what a purge or a deletion takes away is neither delivered nor counted."""
+    rig = Rig(filled("s.a", "s.b", "s.c", "s.d"), deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.>")
+    rig.index.remove_before(3)
+    rig.take(rig.machine.stream_purged(3, 0))
+    assert rig.machine.info(0).num_pending == 2
+    rig.remove(3)
+    assert rig.machine.info(0).num_pending == 1
+    assert seqs(rig.fetch(9)) == [4]

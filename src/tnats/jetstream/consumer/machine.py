@@ -20,7 +20,6 @@ stored, `stream_removed` or `stream_purged` when some went, `pull`, `ack`, `flow
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -31,6 +30,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import ConsumerInfo, PriorityGroupState, SequenceInfo
 from tnats.jetstream.consumer import extensions, requests, state
 from tnats.jetstream.consumer.acks import Ack, Place, Word, parse_body, parse_subject, reply_prefix
+from tnats.jetstream.consumer.ahead import Ahead
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
 from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, status_block
 from tnats.jetstream.consumer.ports import StreamIndex
@@ -102,11 +102,7 @@ class ConsumerMachine:
         self._ready: dict[int, None] = {}
         self._released: dict[int, None] = {}
         self._due: list[int] = []
-        self._scan_seq = applied.delivered_stream_seq + 1
-        self._pending_count = 0
-        self._counted_to_seq = applied.delivered_stream_seq
-        self._listed: list[int] | None = None
-        self._listed_at = 0
+        self._ahead = Ahead(index, applied, tuple(to_bytes(subject) for subject in config.filters()))
         self._ack_pending_of: dict[bytes, int] = {}
         self._held_of: dict[bytes, deque[int]] = {}
         self._sample_credit = 0
@@ -121,7 +117,6 @@ class ConsumerMachine:
         self._groups = PriorityGroups(config, new_id)
         self._use(config, now_ns)
         self._schedule_pending(now_ns)
-        self._recount()
 
     # ------------------------------------------------------------------ configuration and start
 
@@ -141,13 +136,6 @@ class ConsumerMachine:
         self._groups = groups
         pause_until_ns = config.pause_until_ns
         self._is_paused = pause_until_ns is not None and pause_until_ns > now_ns + self.wall_offset_ns
-        if self.state.delivered_stream_seq < self.state.per_subject_until:
-            self._listed_at = 0
-            self._listed = [
-                seq
-                for seq in self._index.last_per_subject(self._filters)
-                if self.state.delivered_stream_seq < seq <= self.state.per_subject_until
-            ]
 
     def _schedule_pending(self, now_ns: int) -> None:
         """After a start: timers of what was sent before, by the wall-clock time it was sent."""
@@ -178,8 +166,7 @@ class ConsumerMachine:
             for seq in [seq for seq in self.state.pending.seqs() if not self._wants(seq)]:
                 self._op(state.ACKED, seq)
                 self._forget_timer(seq)
-            self._scan_seq = self.state.delivered_stream_seq + 1
-        self._recount()
+            self._ahead.begin(self._filters)
         return self._done(now_ns)
 
     def _wants(self, seq: int) -> bool:
@@ -379,8 +366,8 @@ class ConsumerMachine:
         for seq, subject in removed:
             if seq <= delivered_seq:
                 self._skip(seq, subject)
-            elif seq <= self._counted_to_seq and self.wants_subject(subject) and self._counts(seq):
-                self._pending_count -= 1
+            elif self.wants_subject(subject):
+                self._ahead.removed(seq)
         return self._done(now_ns)
 
     def stream_purged(self, below_seq: int, now_ns: int) -> Effects:
@@ -390,8 +377,7 @@ class ConsumerMachine:
             self._skip(seq, b"")
         for seq in [seq for seq in self.state.held if seq < below_seq]:
             self._drop_held(seq)
-        self._scan_seq = max(self._scan_seq, below_seq)
-        self._recount()
+        self._ahead.purged(below_seq)
         return self._done(now_ns)
 
     def _skip(self, seq: int, subject: bytes) -> None:
@@ -417,7 +403,7 @@ class ConsumerMachine:
     def needs(self, seq: int) -> bool:
         """Whether a message on a wanted subject is not done with (`ConsumerView`)."""
         if seq > self.state.delivered_stream_seq:
-            return self._counts(seq)
+            return self._ahead.includes(seq)
         return seq in self.state.pending or seq in self.state.held
 
     # ------------------------------------------------------------------ administration
@@ -443,10 +429,7 @@ class ConsumerMachine:
         self._due.clear()
         self._ack_pending_of.clear()
         self._held_of.clear()
-        self._listed = None
-        self._scan_seq = start_seq
-        self._use(self.config, now_ns)
-        self._recount()
+        self._ahead.begin(self._filters)
         return self._done(now_ns), start_seq
 
     def unpin(self, group: str, now_ns: int) -> Effects | ApiError:
@@ -563,26 +546,12 @@ class ConsumerMachine:
         return self._next_new()
 
     def _next_new(self) -> int:
-        if self._listed is not None:
-            while self._listed_at < len(self._listed):
-                seq = self._listed[self._listed_at]
-                if self._index.subject_of(seq) is not None and not self._is_held_back(seq):
-                    return seq
-                self._listed_at += 1
-            self._listed = None
-            self._scan_seq = max(self._scan_seq, self.state.per_subject_until + 1)
-        while self._scan_seq <= self._index.last_seq:
-            seq = self._index.next_matching(self._filters, self._scan_seq)
-            if not seq:
-                self._scan_seq = self._index.last_seq + 1
-                return 0
-            self._scan_seq = seq
-            if not self._is_held_back(seq):
+        while True:
+            seq = self._ahead.peek()
+            if not seq or not self._is_held_back(seq):
                 return seq
             if seq not in self.state.held:
                 return 0
-            self._scan_seq = seq + 1
-        return 0
 
     def _is_held_back(self, seq: int) -> bool:
         """Whether a new message has to wait for its subject; it is put aside, if there is room."""
@@ -593,7 +562,7 @@ class ConsumerMachine:
         if self._ack_pending_of.get(subject, 0) < self._per_subject_max:
             return False
         if len(self.state.held) < CONSUMER_HELD_MSGS_MAX:
-            self._uncount()
+            self._ahead.passed(seq)
             self._op(state.HELD, seq)
             self._held_of.setdefault(subject, deque()).append(seq)
         return True
@@ -714,11 +683,7 @@ class ConsumerMachine:
         is_new = seq not in self._ready
         if is_new:
             if seq not in current.held:
-                self._uncount()
-                if self._listed is None:
-                    self._scan_seq = max(self._scan_seq, seq + 1)
-                else:
-                    self._listed_at += 1
+                self._ahead.passed(seq)
             self._released.pop(seq, None)
         else:
             del self._ready[seq]
@@ -735,38 +700,8 @@ class ConsumerMachine:
         self._last_activity_ns = now_ns
         self._effects.sends.append(delivery)
 
-    # ------------------------------------------------------------------ counting what is ahead
-
-    def _counts(self, seq: int) -> bool:
-        """Whether an undelivered message will be delivered (of each subject only the last, for that policy)."""
-        if self._listed is None or seq > self.state.per_subject_until:
-            return True
-        at = bisect_left(self._listed, seq, self._listed_at)
-        return at < len(self._listed) and self._listed[at] == seq
-
-    def _recount(self) -> None:
-        from_seq = self._ahead_from()
-        self._counted_to_seq = self._index.last_seq
-        self._pending_count = self._index.count_matching(self._filters, from_seq, self._counted_to_seq)
-        if self._listed is not None:
-            self._pending_count += len(self._listed) - self._listed_at
-
-    def _ahead_from(self) -> int:
-        if self._listed is not None:
-            return self.state.per_subject_until + 1
-        return max(self._scan_seq, self.state.delivered_stream_seq + 1)
-
     def _num_pending(self) -> int:
-        """Messages ahead, not delivered yet: counted on from where the last count ended."""
-        last_seq = self._index.last_seq
-        if last_seq > self._counted_to_seq:
-            self._pending_count += self._index.count_matching(self._filters, self._counted_to_seq + 1, last_seq)
-            self._counted_to_seq = last_seq
-        return self._pending_count + len(self.state.held)
-
-    def _uncount(self) -> None:
-        self._num_pending()
-        self._pending_count -= 1
+        return self._ahead.count() + len(self.state.held)
 
     # ------------------------------------------------------------------ time
 
