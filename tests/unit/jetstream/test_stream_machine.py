@@ -462,3 +462,14 @@ def test_entries_survive_their_bytes() -> None:
     assert (back.first_seq, back.ts_ns, back.messages, back.dropped) == (7, T0, append.messages, {1: None})
     for entry in (Remove((1, 2**63), True), Purge(b"a.>", 5, 0), Purge(), Expire(T0), Configure(b"{}")):
         assert entries.decode(entries.encode(entry)) == entry
+
+
+def test_times_never_fall() -> None:
+    """When the wall clock steps back, later messages keep the time of the last one."""
+    desk = Desk()
+    desk.publish(publish("a.x"))
+    desk.now_ns -= 10 * SECOND
+    desk.admit(publish("a.x"))
+    desk.admit(publish("a.x"))
+    desk.commit()
+    assert [one.ts_ns for one in desk.store.held.values()] == [T0, T0, T0]

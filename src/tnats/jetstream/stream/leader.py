@@ -130,7 +130,7 @@ class StreamLeader:
     def admit(self, batch: Sequence[Inbound], now_ns: int) -> Admission:
         """Judge published messages. `now_ns`: wall clock, the time of all that is stored of them."""
         admission = Admission()
-        entry = Append(self._next_seq, now_ns, [], [])
+        entry = Append(self._next_seq, self._stamp(now_ns), [], [])
         add, add_reply = entry.messages.append, entry.replies.append
         is_plain, size_max = self._is_plain, self._size_max
         for message in batch:
@@ -142,6 +142,11 @@ class StreamLeader:
                 size = message.header_size
                 self._admit_one((message.subject, data[:size], data[size:]), reply, entry, admission)
         return self._finish(entry, admission)
+
+    def _stamp(self, now_ns: int) -> int:
+        # Times rise with sequences, although wall clocks step back.
+        last_ns = self._in_flight[-1].ts_ns if self._in_flight else self.machine.store.last_ts_ns or 0
+        return max(now_ns, last_ns)
 
     def _finish(self, entry: Append, admission: Admission) -> Admission:
         if self._batches.abandoned:
@@ -600,7 +605,7 @@ class StreamLeader:
         self._batches.expire(now_ns)
         self._fast.expire(now_ns)
         admission = Admission()
-        markers = Append(self._next_seq, now_ns, [], [])
+        markers = Append(self._next_seq, self._stamp(now_ns), [], [])
         entry = None
         if not self._expiries_in_flight:
             overdue = self.machine.overdue(now_ns)
@@ -628,7 +633,7 @@ class StreamLeader:
         headers = header.nats_headers(schedule[1])
         next_value = self.machine.schedules.next_of(due.subject, now_ns)
         message = schedules.fired_message(due.subject, headers, content, next_value)
-        entry = Append(self._next_seq, now_ns, [], [])
+        entry = Append(self._next_seq, self._stamp(now_ns), [], [])
         self._store(message, b"", None, self.interest.drops(message[0]), None, entry)
         self._firing[due.subject] = entry
         return self._finish(entry, Admission())
