@@ -17,7 +17,7 @@ from tests.properties.raft.world import GROUP, World
 
 from tnats.raft.effects import ProposeChange, Read, TransferLeader
 from tnats.raft.membership import Change, ChangeKind
-from tnats.raft.messages import Standing
+from tnats.raft.messages import Message, Standing
 from tnats.raft.roles import Role
 
 HEAL_TICKS = 400
@@ -28,6 +28,7 @@ class Swarm:
     """How often each kind of thing happens in this schedule; 0 is never."""
 
     deliver: float = 60.0
+    deliver_batch: float = 0.0
     sync: float = 14.0
     apply: float = 10.0
     complete: float = 8.0
@@ -59,6 +60,7 @@ def draw_swarm(rng: random.Random) -> Swarm:
         return rng.choice((0.0, normal * rng.choice((0.2, 1.0, 4.0))))
 
     return Swarm(
+        deliver_batch=rng.choice((0.0, 0.0, 20.0)),
         tick=rng.choice((4.0, 9.0, 20.0, 40.0)),
         sync=rng.choice((4.0, 14.0, 30.0)),
         propose=rng.choice((2.0, 6.0, 12.0)),
@@ -90,6 +92,7 @@ class Nemesis:
         self.serial = 0
         self.actions: dict[str, Callable[[], None]] = {
             "deliver": self.deliver,
+            "deliver_batch": self.deliver_batch,
             "sync": self.sync,
             "apply": self.apply,
             "complete": self.complete,
@@ -137,6 +140,19 @@ class Nemesis:
         at = self.take_message()
         if at is not None:
             self.world.deliver(self.world.network.pop(at))
+
+    def deliver_batch(self) -> None:
+        at = self.take_message()
+        if at is None:
+            return
+        target = self.world.network[at].target
+        size = self.rng.randint(1, 8)
+        batch: list[Message] = []
+        rest: list[Message] = []
+        for message in self.world.network:
+            (batch if message.target == target and len(batch) < size else rest).append(message)
+        self.world.network = rest
+        self.world.deliver_batch(batch)
 
     def drop(self) -> None:
         at = self.take_message()

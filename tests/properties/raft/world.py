@@ -186,6 +186,13 @@ class World:
         self.carry_out(host, ready)
         return ready
 
+    def feed_batch(self, node: int, events: list[Input]) -> None:
+        """Several inputs, one Ready: one persist and one sync for all of them."""
+        host = self.hosts[node]
+        ready = self.machine(node).step_batch(events)
+        self.checkers.stepped(host, events[-1], ready)
+        self.carry_out(host, ready)
+
     def carry_out(self, host: Host, ready: Ready) -> None:
         machine = host.machine
         assert machine is not None
@@ -289,6 +296,13 @@ class World:
             data = bytes(host.arriving)
             ok = len(data) == write.meta.size and digest_of(data) == write.meta.digest
             host.completions.append(SnapshotStored(write.meta, ok))
+
+    def deliver_batch(self, messages: list[Message]) -> None:
+        """Messages of one target in one step."""
+        node = messages[0].target
+        arriving = [Receive(message) for message in messages if not self.is_cut(message)]
+        if self.hosts[node].machine is not None and arriving:
+            self.feed_batch(node, list(arriving))
 
     # What a test may do
 
