@@ -71,7 +71,7 @@ async def acknowledged(directory: str) -> int:
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    """Three times: publish from a process, kill it, open the store here: all that it acknowledged is there, in order."""
+    """Three times: publish from a process, kill it, open the store here: all that it acknowledged is there."""
     directory = str(tmp_path / "store")
     last = 0
     for _ in range(3):

@@ -17,7 +17,8 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
-from tnats.storage.journal import Journal, JournalOptions, open_journal
+from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.journal_open import open_journal
 from tnats.storage.record import alarms
 from tnats.storage.segment import HEADER_OFFSETS, read_header
 

@@ -20,7 +20,8 @@ from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, REMOVED
-from tnats.storage.journal import Journal, JournalOptions, open_journal
+from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.journal_open import open_journal
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.message_log import Message, MessageLog
 from tnats.storage.record import Finding, alarms

@@ -18,7 +18,7 @@ import trio
 
 from tnats.runtime.api import Buffer
 from tnats.storage.errors import DataDamaged
-from tnats.storage.journal import Group, Ticket
+from tnats.storage.group import Group, Ticket
 
 
 @attrs.define(slots=True)

@@ -33,42 +33,12 @@ import attrs
 import trio
 
 from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX, JOURNAL_RESERVE_BYTES
-from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
+from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
-from tnats.storage.record import Finding
-from tnats.storage.recover import GroupState, PartContent, PartSummary, Recovery, recover
+from tnats.storage.group import Group, Ticket
+from tnats.storage.recover import GroupState, PartSummary, Recovery
 from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHeader
-
-
-class Ticket:
-    """The outcome of one append. `callback`, if given, is called once, from the journal's task."""
-
-    __slots__ = ("_event", "callback", "done", "error")
-
-    def __init__(self, callback: Callable[[Ticket], None] | None = None) -> None:
-        self.done = False
-        self.error: StorageError | None = None
-        self.callback = callback
-        self._event: trio.Event | None = None
-
-    async def wait(self) -> None:
-        """Return when the entries are durable; raise the StorageError that prevented it."""
-        if not self.done:
-            if self._event is None:
-                self._event = trio.Event()
-            await self._event.wait()
-        if self.error is not None:
-            raise self.error
-
-    def resolve(self, error: StorageError | None = None) -> None:
-        """Set the outcome and wake the waiters."""
-        self.done = True
-        self.error = error
-        if self._event is not None:
-            self._event.set()
-        if self.callback is not None:
-            self.callback(self)
 
 
 @attrs.define
@@ -76,91 +46,6 @@ class JournalOptions:
     part_bytes: int = 64 * 1024 * 1024
     sync_interval_ns: int = 0
     """0: entries are acknowledged when durable. Otherwise at once, and power loss may take the last interval."""
-
-
-class Group:
-    """An owner's handle on one log of the journal. Indexes start at 1."""
-
-    def __init__(self, journal: Journal, state: GroupState) -> None:
-        self._journal = journal
-        self.state = state
-        self.proposed = state.last
-        """Index of the last entry that was appended, written or not."""
-
-    @property
-    def name(self) -> str:
-        return self.state.name
-
-    @property
-    def floor(self) -> int:
-        return self.state.floor
-
-    @property
-    def last(self) -> int:
-        """Index of the last entry that is written."""
-        return self.state.last
-
-    @property
-    def note(self) -> bytes:
-        """What the owner stored with the floor."""
-        return self.state.note
-
-    @property
-    def lost(self) -> list[tuple[int, int]]:
-        """Ranges (first, last) of indexes that cannot be read."""
-        return self.state.lost
-
-    def append_nowait(
-        self,
-        bodies: Sequence[Buffer],
-        *,
-        term: int = 0,
-        callback: Callable[[Ticket], None] | None = None,
-        frees_space: bool = False,
-    ) -> Ticket:
-        """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
-
-        `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
-        be emptied. Raises StoreFrozen, StoreBusy.
-        """
-        first = self.proposed + 1
-        number = self.state.number
-        records: list[hot.Record] = [
-            (record.ENTRY, number, first + offset, term, b"", b"", body) for offset, body in enumerate(bodies)
-        ]
-        if not self.state.state_at:
-            records.insert(0, self._state_record(0, b""))
-        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space)
-        self.proposed += len(bodies)
-        return ticket
-
-    def rewrite_nowait(self, index: int, term: int, body: Buffer) -> Ticket:
-        """Write entry `index`, which is lost, again: a replica has learnt it from another."""
-        if not self.floor < index <= self.proposed:
-            raise KeyError(index)
-        return self._journal.enqueue(self, [(record.ENTRY, self.state.number, index, term, b"", b"", body)], None)
-
-    def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
-        """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
-        return self._journal.enqueue(self, [self._state_record(floor, note)], None, frees_space=True)
-
-    def _state_record(self, floor: int, note: bytes) -> hot.Record:
-        return (record.GROUP, self.state.number, floor, self.proposed, self.name.encode(), b"", note)
-
-    def cut_nowait(self, index: int) -> Ticket:
-        """Void the entries from `index` on."""
-        ticket = self._journal.enqueue(self, [(record.CUT, self.state.number, index, 0, b"", b"", b"")], None)
-        self.proposed = min(self.proposed, index - 1)
-        return ticket
-
-    def drop_nowait(self) -> Ticket:
-        """Remove the group."""
-        drop: hot.Record = (record.DROP, self.state.number, 0, 0, b"", b"", b"")
-        return self._journal.enqueue(self, [drop], None, frees_space=True)
-
-    async def read(self, index: int) -> record.Record:
-        """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""
-        return await self._journal.read(self.state, index)
 
 
 @attrs.define(eq=False)
@@ -625,56 +510,3 @@ class Journal:
         await ticket.wait()
         part.tops.pop(group.state.number, None)
         return ticket
-
-
-async def open_journal(
-    disk: Disk,
-    clock: Clock,
-    entropy: Callable[[int], bytes],
-    directory: str,
-    *,
-    store_id: bytes,
-    options: JournalOptions,
-) -> Journal:
-    """Read what stands in `directory` (made if missing; its parent exists), and begin a new part.
-
-    Raises StoreRefused, StoreFull, StoreFrozen, DiskError. What was found damaged is in `findings`.
-    """
-    await disk.mkdir(directory)
-    await disk.sync_dir(directory.rpartition("/")[0])
-    contents = []
-    files: dict[int, tuple[File, int]] = {}
-    for entry in await disk.list(directory):
-        path = f"{directory}/{entry.name}"
-        stem, _, extension = entry.name.partition(".")
-        if extension == "part.tmp":
-            await disk.unlink(path)
-        elif extension == "part" and stem.isdecimal():
-            content, file = await _read_part(disk, path, int(stem), entry.size, store_id)
-            contents.append(content)
-            if content.header is not None:
-                files[content.number] = (file, content.header.seed)
-            else:
-                file.close()
-    recovery = recover(contents, directory)
-    for part in recovery.parts:
-        for offset, value in part.corrected:
-            files[part.number][0].pwrite([bytes([value])], offset)
-    for part in recovery.parts[-1:]:
-        if part.number in files:
-            # What was read from the page cache is about to be built on.
-            await files[part.number][0].sync()
-    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery)
-    journal._files = files
-    await journal.begin(recovery)
-    return journal
-
-
-async def _read_part(disk: Disk, path: str, number: int, size: int, store_id: bytes) -> tuple[PartContent, File]:
-    file = await disk.open(path)
-    data = bytearray(await file.pread(size, 0))
-    header, findings = segment.read_header(data, path)
-    if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
-        findings.append(Finding("foreign", path, text="belongs to another store or place"))
-        header = None
-    return PartContent(number, path, data, header, findings), file

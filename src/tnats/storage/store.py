@@ -30,7 +30,8 @@ from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import StorageError, StoreRefused
-from tnats.storage.journal import Journal, JournalOptions, open_journal
+from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.journal_open import open_journal
 from tnats.storage.record import Finding, alarms
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader

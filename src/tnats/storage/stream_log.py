@@ -20,7 +20,6 @@ next checkpoint.
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
@@ -34,6 +33,7 @@ from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
 from tnats.storage.message_log import Content, Message, sequence_at
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.stream_segment import Segment, merged
 
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
@@ -46,34 +46,6 @@ class StreamLogOptions:
     segment_bytes: int = 8 * 1024 * 1024
     compact_below: float = 0.5
     """A sealed segment is rewritten when less than this part of it is live."""
-
-
-@attrs.define(eq=False)
-class Segment:
-    number: int
-    path: str
-    seed: int
-    end: int
-    file: File | None = None
-    live: int = 0
-    live_bytes: int = 0
-    lowest: int = 1 << 63
-    highest: int = 0
-    is_dirty: bool = False
-    is_new: bool = False
-    is_damaged: bool = False
-    erasures: deque[tuple[int, int]] = attrs.field(factory=deque)
-    """(offset, sequence) of removed messages whose content is to be overwritten."""
-
-    def hold(self, sequence: int, size: int) -> None:
-        """A live message stands here."""
-        self.live += 1
-        self.live_bytes += size
-        self.note(sequence, sequence)
-
-    def note(self, first: int, last: int) -> None:
-        self.lowest = min(self.lowest, first)
-        self.highest = max(self.highest, last)
 
 
 class StreamLog:
@@ -573,14 +545,3 @@ def _is_message(found: record.Record | None, sequence: int) -> bool:
 def _message(found: record.Record | None) -> Message:
     assert found is not None
     return Message(found.index, found.stamp, found.key, found.head, found.body)
-
-
-def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted and joined ranges."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
-    return result

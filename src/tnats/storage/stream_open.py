@@ -13,7 +13,8 @@ from tnats.runtime.api import Clock, Disk
 from tnats.storage import hot, record, segment
 from tnats.storage.index import LOST, MessageIndex
 from tnats.storage.segment import SegmentHeader
-from tnats.storage.stream_log import NOTE, Segment, StreamLog, StreamLogOptions
+from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
+from tnats.storage.stream_segment import Segment
 
 
 async def open_stream_log(

@@ -36,7 +36,7 @@ from tnats.limits import CONSUMER_OPS_DELAY_NS, CONSUMER_OPS_UNWRITTEN_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import StorageError, StoreFull
-from tnats.storage.journal import Group, Ticket
+from tnats.storage.group import Group, Ticket
 from tnats.storage.message_log import Message
 from tnats.subjects.tokens import to_bytes
 from tnats.wire.headers import get_header

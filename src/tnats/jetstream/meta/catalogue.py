@@ -16,7 +16,8 @@ from tnats.jetstream.api import fields
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.storage.commit_log import LocalLog
-from tnats.storage.journal import Group, Journal
+from tnats.storage.group import Group
+from tnats.storage.journal import Journal
 
 GROUP = "catalogue"
 

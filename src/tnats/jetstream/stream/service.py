@@ -41,7 +41,7 @@ from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
 from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.storage.errors import StorageError, StoreFull
-from tnats.storage.journal import Group, Ticket
+from tnats.storage.group import Group, Ticket
 from tnats.subjects.tokens import to_bytes
 
 if TYPE_CHECKING:

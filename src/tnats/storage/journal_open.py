@@ -1,0 +1,64 @@
+"""Opening a journal: read every part, let `recover` judge, and begin a new part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tnats.runtime.api import Clock, Disk, File
+from tnats.storage import segment
+from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.record import Finding
+from tnats.storage.recover import PartContent, recover
+
+
+async def open_journal(
+    disk: Disk,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    directory: str,
+    *,
+    store_id: bytes,
+    options: JournalOptions,
+) -> Journal:
+    """Read what stands in `directory` (made if missing; its parent exists), and begin a new part.
+
+    Raises StoreRefused, StoreFull, StoreFrozen, DiskError. What was found damaged is in `findings`.
+    """
+    await disk.mkdir(directory)
+    await disk.sync_dir(directory.rpartition("/")[0])
+    contents = []
+    files: dict[int, tuple[File, int]] = {}
+    for entry in await disk.list(directory):
+        path = f"{directory}/{entry.name}"
+        stem, _, extension = entry.name.partition(".")
+        if extension == "part.tmp":
+            await disk.unlink(path)
+        elif extension == "part" and stem.isdecimal():
+            content, file = await _read_part(disk, path, int(stem), entry.size, store_id)
+            contents.append(content)
+            if content.header is not None:
+                files[content.number] = (file, content.header.seed)
+            else:
+                file.close()
+    recovery = recover(contents, directory)
+    for part in recovery.parts:
+        for offset, value in part.corrected:
+            files[part.number][0].pwrite([bytes([value])], offset)
+    for part in recovery.parts[-1:]:
+        if part.number in files:
+            # What was read from the page cache is about to be built on.
+            await files[part.number][0].sync()
+    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery)
+    journal._files = files
+    await journal.begin(recovery)
+    return journal
+
+
+async def _read_part(disk: Disk, path: str, number: int, size: int, store_id: bytes) -> tuple[PartContent, File]:
+    file = await disk.open(path)
+    data = bytearray(await file.pread(size, 0))
+    header, findings = segment.read_header(data, path)
+    if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
+        findings.append(Finding("foreign", path, text="belongs to another store or place"))
+        header = None
+    return PartContent(number, path, data, header, findings), file
