@@ -164,15 +164,8 @@ def sync_effect(fault: Fault) -> Effect:
 
 
 def full(stage: Stage, fault: Fault) -> Act:
-    nodes = stage.nodes(fault)
-    before = [node.drive.capacity_bytes for node in nodes]
-    for node in nodes:
-        node.drive.capacity_bytes = node.drive.image.used_bytes + fault.number("free_count", 0)
-    try:
+    with stage.full(stage.nodes(fault), fault.number("free_count", 0)):
         yield lasting(fault)
-    finally:
-        for node, capacity_bytes in zip(nodes, before, strict=True):
-            node.drive.capacity_bytes = capacity_bytes
 
 
 def no_descriptors(stage: Stage, fault: Fault) -> Act:

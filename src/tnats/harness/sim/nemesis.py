@@ -140,7 +140,9 @@ class Nemesis:
             self._stage.recording.end(note)
 
     def end(self) -> None:
-        """End whatever still goes on. After `run` is over."""
+        """End whatever still goes on. After `run` is over, or after the world has ended."""
+        self._on_call.clear()
+        self._on_barrier.clear()
         for act in self._acts:
             act.close()
 

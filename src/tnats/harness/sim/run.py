@@ -66,6 +66,8 @@ def played(name: str, outcome: Outcome[None], drill: Drill | None) -> Played:
     error = outcome.error
     base = Result(name, outcome.seed, "pass", "", "", "", outcome.trace_hash, outcome.time_ns, outcome.event_count)
     if drill is not None and hasattr(drill, "nemesis"):
+        drill.stage.over = True
+        drill.nemesis.end()
         missed = tuple(str(fault) for fault in drill.nemesis.missed())
         base = attrs.evolve(base, probes=dict(drill.recording.probes), missed=missed)
     if error is None:

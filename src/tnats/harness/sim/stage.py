@@ -25,6 +25,10 @@ FILE_CLASSES = {
 """What the word after `files=` stands for; any other word is a pattern itself."""
 
 
+CAPACITY_BYTES = 1 << 40
+"""Of a disk that is not full."""
+
+
 class Stage:
     """A world under trouble."""
 
@@ -34,6 +38,9 @@ class Stage:
         self._down: dict[str, int] = {}
         self._paused: dict[str, int] = {}
         self._slow: dict[str, list[int]] = {}
+        self._full: dict[str, list[int]] = {}
+        self.over = False
+        """The world has ended: nothing can be started any more."""
 
     def targets(self, fault: Fault) -> list[str]:
         """The nodes that a fault names."""
@@ -83,7 +90,7 @@ class Stage:
 
     def start(self, node: Node) -> None:
         """Start a node again as it was started before."""
-        if not node.running:
+        if not node.running and not self.over:
             self.recording.note(node.name, "start", "starts")
             node.start()
 
@@ -115,6 +122,20 @@ class Stage:
                 node.slow_down(max(self._slow[node.name], default=0))
 
     @contextmanager
+    def full(self, nodes: Sequence[Node], free_bytes: int) -> Iterator[None]:
+        """The nodes' disks have `free_bytes` left inside the block; of several such blocks the tightest counts."""
+        limits = [node.drive.image.used_bytes + free_bytes for node in nodes]
+        for node, limit in zip(nodes, limits, strict=True):
+            self._full.setdefault(node.name, []).append(limit)
+            node.drive.capacity_bytes = min(self._full[node.name])
+        try:
+            yield
+        finally:
+            for node, limit in zip(nodes, limits, strict=True):
+                self._full[node.name].remove(limit)
+                node.drive.capacity_bytes = min(self._full[node.name], default=CAPACITY_BYTES)
+
+    @contextmanager
     def disk_rules(self, nodes: Sequence[Node], make: Callable[[], DiskFault]) -> Iterator[list[DiskFault]]:
         """A rule on each node's disk inside the block."""
         rules = [make() for _ in nodes]
@@ -124,5 +145,4 @@ class Stage:
             yield rules
         finally:
             for node, rule in zip(nodes, rules, strict=True):
-                if rule in node.drive.faults:
-                    node.drive.faults.remove(rule)
+                node.drive.faults[:] = [other for other in node.drive.faults if other is not rule]

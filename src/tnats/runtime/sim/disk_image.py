@@ -564,7 +564,9 @@ class DiskImage:
         self._used_bytes += node.cached.size - before
 
     def swap(self, path: str, other: str) -> None:
-        """Exchange two files on the medium."""
+        """Exchange two files on the medium; names under way are settled first."""
+        for place in (path, other):
+            self.sync_directory(self.split(place)[0])
         places = [self.split(path), self.split(other)]
         numbers = [self.file(other), self.file(path)]
         for (directory, name), number in zip(places, numbers, strict=True):
