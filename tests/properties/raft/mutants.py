@@ -16,7 +16,7 @@ from tests.properties.raft.disk import Disk
 from tests.properties.raft.schedules import Swarm
 from tests.properties.raft.world import Host, World, decode_state
 
-from tnats.raft import recovery
+from tnats.raft import codec, recovery
 from tnats.raft.core import Core
 from tnats.raft.effects import Input, Load, Loaded, Persist, Persisted, ReadReady, SnapshotStored, SnapshotWrite
 from tnats.raft.election import Election
@@ -189,6 +189,17 @@ def skip_damage(group: bytes, node: int, found: Found) -> Restored:
     return restored
 
 
+def torn_anyway(group: bytes, node: int, found: Found) -> Restored:
+    restored = recovery.recover(group, node, found)
+    version = codec.Promise(restored.snapshot.index, restored.snapshot.term, restored.hard.version)
+    found.promises = [codec.encode_promise(codec.Identity(group, node, 0), version)]
+    return recovery.recover(group, node, found)
+
+
+class Tearing(World):
+    recover = staticmethod(torn_anyway)
+
+
 class Cutting(World):
     recover = staticmethod(cut_at_first_damage)
 
@@ -262,10 +273,6 @@ class HalfRecord(World):
 # Remembering and re-admitting
 
 
-def pretend_sound(self: Core, reason: str = "") -> None:
-    self.standing = Standing.SOUND
-
-
 def starts_sound(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Core, *args: Any, **kwargs: Any) -> None:
         kwargs["memory"] = Standing.SOUND
@@ -288,8 +295,10 @@ def repair_by_index(self: Repair, request: RepairRequest) -> None:
         self._reply(request, Holding.HAVE, entries)
 
 
-def any_incarnation(self: Election, reply: VoteReply) -> bool:
-    return True
+def readmitted_at_once(self: Core) -> None:
+    self.membership_changed = True
+    if self.memory is Standing.AMNESIC and self.membership.members:
+        self.remember()
 
 
 def no_conflict_check(self: Following, entries: list[Entry]) -> None:
@@ -384,6 +393,7 @@ MUTANTS = [
     Mutant("votes twice in a term", 20, [(Election, "answer", vote_again)], swarm=figure_eight),
     Mutant("commits entries of old terms by counting", 500, [(Replication, "advance_commit", commit_any_term)]),
     Mutant("cuts the log at the first bad checksum", 20, [], Cutting, damages),
+    Mutant("takes damage for a torn tail", 20, [], Tearing, damages),
     Mutant("skips an unreadable record", 20, [], Skipping, damages),
     Mutant(
         "uses a snapshot without verifying it", 20, [(Disk, "found", found_unverified)], SnapshotUnverified, snapshots
@@ -417,6 +427,12 @@ MUTANTS = [
         "an amnesic replica goes on as if nothing were",
         50,
         [(Core, "__init__", starts_sound(Core.__init__))],
+        swarm=amnesia,
+    ),
+    Mutant(
+        "an amnesic replica is back with any configuration",
+        200,
+        [(Core, "membership_now", readmitted_at_once)],
         swarm=amnesia,
     ),
     Mutant("a dirty replica counts at once", 50, [(Relearning, "tick", sound_at_once)], swarm=lazy_power),

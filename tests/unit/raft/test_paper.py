@@ -120,7 +120,7 @@ def test_5_2_a_majority_of_votes_makes_a_leader() -> None:
     assert (made.role, made.term) == (Role.CANDIDATE, 1)
     persist_all(made)
     made.step(Receive(m.VoteReply(2, 1, 1, BOOT, False, True, 0)))
-    assert made.role is Role.CANDIDATE
+    assert made.core.role is Role.CANDIDATE
     ready = made.step(Receive(m.VoteReply(3, 1, 1, BOOT, False, True, 0)))
     assert made.role is Role.LEADER
     assert [message.target for message in ready.messages] == [2, 3, 4, 5]
