@@ -282,3 +282,6 @@ JETSTREAM_CLOSE_NS_MAX = 20 * SECOND_NS
 
 DIRECT_GET_SUBJECTS_MAX = 1024
 """Subjects whose last messages one direct get may ask for (ADR-31)."""
+
+JOURNAL_PART_BYTES = 64 * MIB
+"""One preallocated file of the journal: what a start has to read per file that is still needed."""

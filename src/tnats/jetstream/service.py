@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import trio
 
 from tnats.errors import TnatsError
@@ -28,7 +29,7 @@ from tnats.jetstream.stream.batches import BatchBudget
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.quotas import AccountLimits
 from tnats.jetstream.timers import Timers
-from tnats.limits import JETSTREAM_CLOSE_NS_MAX
+from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES
 from tnats.runtime.api import DiskError, Runtime
 from tnats.storage.errors import StorageError
 from tnats.storage.journal import JournalOptions
@@ -52,6 +53,7 @@ class JetStream:
         """Streams that could not be brought back, with the reason; their data is left as it is."""
         self.api: ApiService
         self._store: Store
+        self._host: Host
 
     @property
     def store(self) -> Store:
@@ -68,6 +70,12 @@ class JetStream:
                     lines += [f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}"]
         return list(dict.fromkeys(lines))
 
+    def reload(self, options: JetStreamOptions) -> None:
+        """Take over the bounds of the stores, which count for what is made from now on."""
+        self.options = attrs.evolve(self.options, max_memory=options.max_memory, max_file=options.max_file)
+        if self.is_ready:
+            self._host.options = self.options
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Raises StoreLocked, StoreRefused, StorageError, DiskError at the start."""
         runtime, options = self.runtime, self.options
@@ -78,7 +86,7 @@ class JetStream:
             runtime.chance.entropy,
             options.store_dir,
             boot_id=runtime.process.boot_id(),
-            options=StoreOptions(journal=JournalOptions(sync_interval_ns=options.sync_interval_ns)),
+            options=StoreOptions(journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns)),
         )
         try:
             async with trio.open_nursery() as outer:
@@ -102,7 +110,7 @@ class JetStream:
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            host = await self._make_host(nursery)
+            host = self._host = await self._make_host(nursery)
             await self._recover(host)
             self.api = ApiService(host, {**StreamCalls(host).handlers(), **ConsumerCalls(host).handlers()})
             nursery.start_soon(host.timers.run)

@@ -33,6 +33,12 @@ def make_jetstream(node: Node) -> JetStream:
     return JetStream(node.runtime, options, node.log, bus_of)
 
 
+def reload_jetstream(node: Node, options: Options) -> None:
+    """Hand the options that may change to JetStream, which runs."""
+    assert node.jetstream is not None
+    node.jetstream.reload(jetstream_options(node.runtime, options, node.name, node.server_id))
+
+
 def jetstream_options(runtime: Runtime, options: Options, name: str, server_id: str) -> JetStreamOptions:
     """What JetStream is told."""
     given = options.jetstream

@@ -273,6 +273,10 @@ class Node:
                 self.log.error(f"Failed to reload server configuration: {line}")
             return False
         old, self.options = self.options, new
+        if self.jetstream is not None:
+            from tnats.server.jetstream import reload_jetstream
+
+            reload_jetstream(self, new)
         self._configure_tracing()
         for change in changes:
             self.log.info(f"Reloaded: {change.path} = {change.row.shown(change.new)}")

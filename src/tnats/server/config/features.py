@@ -35,6 +35,8 @@ class Feature(enum.Enum):
     WEBSOCKET = "WebSocket"
     MQTT = "MQTT"
     JETSTREAM = "JetStream"
+    STORE_ENCRYPTION = "encryption of the store"
+    BATCH_LIMITS = "limits of batch publishing"
     MONITORING = "HTTP monitoring"
     HTTPS_MONITORING = "HTTPS monitoring"
     LOG_FILE = "logging to a file"
@@ -50,6 +52,7 @@ BUILT: frozenset[Feature] = frozenset(
         Feature.PERMISSIONS,
         Feature.ALLOW_RESPONSES,
         Feature.CONNECTION_TYPES,
+        Feature.JETSTREAM,
         Feature.MONITORING,
         Feature.LOG_FILE,
         Feature.LAME_DUCK,

@@ -67,7 +67,7 @@ class JetStreamLimits(Section):
     max_ha_assets: int = option(INTEGER, 0)
     max_request_batch: int = option(INTEGER, 0)
     duplicate_window_ns: int = option(ANY_DURATION_TEXT, 0, key="duplicate_window")
-    batch: BatchLimits = option(section(BatchLimits, "batch limits"), factory=BatchLimits)
+    batch: BatchLimits = option(section(BatchLimits, "batch limits"), factory=BatchLimits, feature=Feature.BATCH_LIMITS)
 
 
 @attrs.define(eq=False, repr=False)
@@ -87,14 +87,12 @@ def _tag(reading: Reading, node: Node, key: str) -> str:
 
 @attrs.define(eq=False, repr=False)
 class JetStreamOptions(Section):
-    enabled: bool = option(BOOLEAN, False, aliases=("enable",), reloadable=True, doc="true inside a map")
+    enabled: bool = option(BOOLEAN, False, aliases=("enable",), doc="true inside a map")
     store_dir: str = option(TEXT, "", aliases=("store", "storedir"), doc="directory of the streams")
     max_memory_store: int = option(
         SIZE, DYNAMIC, aliases=("max_mem_store", "max_mem"), reloadable=True, doc="-1 = three quarters of the memory"
     )
-    max_file_store: int = option(
-        SIZE, DYNAMIC, aliases=("max_file",), reloadable=True, doc="-1 = three quarters of the free disk"
-    )
+    max_file_store: int = option(SIZE, DYNAMIC, aliases=("max_file",), reloadable=True, doc="-1 = three quarters of the free disk")
     sync_interval: tuple[int, bool] = option(
         Reader("duration or `always`", _sync),
         (0, True),
@@ -102,8 +100,17 @@ class JetStreamOptions(Section):
         doc="always = acknowledged when durable; a duration risks what came in the last one",
     )
     domain: str = option(TEXT, "")
-    key: str = option(TEXT, "", aliases=("ek", "encryption_key"), secret=True, doc="encrypts the store")
-    prev_key: str = option(TEXT, "", aliases=("prev_ek", "prev_encryption_key"), secret=True)
+    key: str = option(
+        TEXT,
+        "",
+        aliases=("ek", "encryption_key"),
+        secret=True,
+        feature=Feature.STORE_ENCRYPTION,
+        doc="encrypts the store",
+    )
+    prev_key: str = option(
+        TEXT, "", aliases=("prev_ek", "prev_encryption_key"), secret=True, feature=Feature.STORE_ENCRYPTION
+    )
     cipher: str = option(CIPHER, "chacha")
     strict: bool = option(BOOLEAN, True, doc="unknown fields in API requests are errors")
     unique_tag: str = option(Reader("string", _tag), "", doc="tag prefix that replicas may not share")

@@ -323,7 +323,7 @@ class Options(Section):
     mqtt: MqttOptions = option(section(MqttOptions, "mqtt"), factory=MqttOptions, feature=Feature.MQTT)
     jetstream: JetStreamOptions = option(JETSTREAM, factory=JetStreamOptions, feature=Feature.JETSTREAM)
     store_dir: str = option(TEXT, "", aliases=("storedir",), doc="as `jetstream.store_dir`")
-    default_js_domain: dict[str, str] = option(text_map("default_js_domain"), factory=dict, feature=Feature.JETSTREAM)
+    default_js_domain: dict[str, str] = option(text_map("default_js_domain"), factory=dict, feature=Feature.LEAF_NODES)
 
     # Where this came from
     config_file: str = ""
