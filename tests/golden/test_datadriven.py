@@ -44,7 +44,7 @@ def test_a_difference_is_found_and_can_be_taken_over(tmp_path: Path, monkeypatch
     path = tmp_path / "file.txt"
     path.write_text(TEXT.replace("word value a b input", "something else"))
     monkeypatch.delenv("TNATS_REWRITE", raising=False)
-    with pytest.raises(AssertionError, match="file.txt:2: say printed"):
+    with pytest.raises(AssertionError, match=r"file\.txt:2: say printed"):
         run_file(path, handle)
     monkeypatch.setenv("TNATS_REWRITE", "1")
     run_file(path, handle)
