@@ -22,8 +22,8 @@ def extensions() -> list[Extension]:
     for name in HOT:
         source = Path("src", *name.split(".")).with_suffix(".py")
         if source.exists():
-            modules.append(Extension(name, [str(source)], optional=wanted != "require", extra_compile_args=["-O3"]))
-    return cythonize(
+            modules.append(Extension(name, [str(source)], extra_compile_args=["-O3"]))
+    compiled = cythonize(
         modules,
         build_dir="build",
         compiler_directives={
@@ -34,6 +34,9 @@ def extensions() -> list[Extension]:
             "annotation_typing": False,
         },
     )
+    for extension in compiled:
+        extension.optional = wanted != "require"  # cythonize makes extensions anew, without it
+    return compiled
 
 
 setup(ext_modules=[] if wanted == "0" else extensions())
