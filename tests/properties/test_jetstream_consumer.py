@@ -127,8 +127,20 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
             one.free_from_ns = self.rig.now_ns + 4 * SECOND
         elif was_pending and word == "+WPI":
             one.free_from_ns = self.rig.now_ns + self.wait_ns(one.deliveries)
+        if was_pending and one.is_acked:
+            self.check_floor()
         self.note_given_up()
         self.hear()
+
+    def check_floor(self) -> None:
+        """Right after an acknowledgement: the floor stands below the first message that is not done with."""
+        state = self.rig.machine.state
+        open_seqs = [
+            seq
+            for seq, one in self.known.items()
+            if self.is_pending(one) or (self.is_ahead(one) and seq <= state.delivered_stream_seq)
+        ]
+        assert state.floor_stream_seq == max(min(open_seqs, default=state.delivered_stream_seq + 1) - 1, self.floor[1])
 
     @precondition(lambda self: bool(self.rig.index.held))
     @rule(data=st.data())
@@ -237,6 +249,13 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
             "the floor is above a message that is not done with"
         )
         self.floor = floor
+
+    @invariant()
+    def nobody_is_woken_too_late(self) -> None:
+        ends_ns = [one.free_from_ns for one in self.known.values() if self.is_pending(one)]
+        ends_ns = [end_ns for end_ns in ends_ns if end_ns > self.rig.now_ns]
+        deadline_ns = self.rig.machine.next_deadline_ns(self.rig.now_ns)
+        assert not ends_ns or (deadline_ns is not None and deadline_ns <= min(ends_ns))
 
     @invariant()
     def a_follower_has_the_same_state(self) -> None:

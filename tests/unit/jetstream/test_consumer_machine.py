@@ -511,3 +511,15 @@ def test_a_purge_shortens_the_list_of_last_messages() -> None:
     rig.remove(3)
     assert rig.machine.info(0).num_pending == 1
     assert seqs(rig.fetch(9)) == [4]
+
+
+def test_progress_saves_an_overdue_message() -> None:
+    """A message whose time is over, but which was not sent again yet, is the client's once more after a +WPI."""
+    rig = Rig(ack_wait_ns=SECOND)
+    rig.store()
+    (delivery,) = rig.fetch(1)
+    rig.sleep(1.5)
+    rig.ack(delivery, "+WPI")
+    assert rig.fetch(1) == []
+    rig.sleep(1.1)
+    assert seqs(rig.fetch(1)) == [1]

@@ -100,10 +100,11 @@ class ConsumerMachine:
         self._effects = Effects()
         self._waiting = WaitQueue()
         self._ready: dict[int, None] = {}
-        self._released: dict[int, None] = {}
+        self._released: dict[int, bytes] = {}
         self._due: list[int] = []
         self._ahead = Ahead(index, applied, tuple(to_bytes(subject) for subject in config.filters()))
         self._ack_pending_of: dict[bytes, int] = {}
+        self._subject_of_pending: dict[int, bytes] = {}
         self._held_of: dict[bytes, deque[int]] = {}
         self._sample_credit = 0
         self._last_activity_ns = now_ns
@@ -145,16 +146,24 @@ class ConsumerMachine:
             if subject is None:
                 self._op(state.SKIPPED, seq)
                 continue
-            self._note_ack_pending(subject, 1)
             self._set_due(seq, sent_ns - self.wall_offset_ns + self._ack_wait_ns(self.state.deliveries_of(seq)))
         for seq in list(self.state.held):
             subject = self._index.subject_of(seq)
             if subject is None:
                 self._op(state.SKIPPED, seq)
-            elif self._ack_pending_of.get(subject, 0) < self._per_subject_max or not self._per_subject_max:
-                self._released[seq] = None
             else:
                 self._held_of.setdefault(subject, deque()).append(seq)
+        self._recount_subjects()
+
+    def _recount_subjects(self) -> None:
+        """After a start, or when the bound per subject changed."""
+        self._subject_of_pending.clear()
+        self._ack_pending_of.clear()
+        if self._per_subject_max:
+            for seq in self.state.pending.seqs():
+                self._count_pending(seq, self._index.subject_of(seq) or b"")
+        for subject in list(self._held_of):
+            self._release(subject)
 
     def reconfigure(self, config: ConsumerConfig, now_ns: int) -> Effects:
         """An update of the configuration was committed (pausing and resuming among them)."""
@@ -167,6 +176,7 @@ class ConsumerMachine:
                 self._op(state.ACKED, seq)
                 self._forget_timer(seq)
             self._ahead.begin(self._filters)
+        self._recount_subjects()
         return self._done(now_ns)
 
     def _wants(self, seq: int) -> bool:
@@ -206,7 +216,7 @@ class ConsumerMachine:
                 self._status(reply, "409 Exceeded MaxWaiting")
             return
         if wanted.no_wait:
-            left = self._num_pending() + len(self._ready) + len(self._released)
+            left = self._num_pending() + len(self._ready)
             if not left and wanted.expires_ns <= 0:
                 self._status(reply, "404 No Messages")
                 return
@@ -365,7 +375,7 @@ class ConsumerMachine:
         delivered_seq = self.state.delivered_stream_seq
         for seq, subject in removed:
             if seq <= delivered_seq:
-                self._skip(seq, subject)
+                self._skip(seq)
             elif self.wants_subject(subject):
                 self._ahead.removed(seq)
         return self._done(now_ns)
@@ -374,27 +384,30 @@ class ConsumerMachine:
         """All messages below `below_seq` are gone."""
         pending = self.state.pending
         for seq in [seq for seq in pending.seqs() if seq < below_seq]:
-            self._skip(seq, b"")
+            self._skip(seq)
         for seq in [seq for seq in self.state.held if seq < below_seq]:
             self._drop_held(seq)
         self._ahead.purged(below_seq)
         return self._done(now_ns)
 
-    def _skip(self, seq: int, subject: bytes) -> None:
+    def _skip(self, seq: int) -> None:
         if seq in self.state.pending:
-            self._forget_timer(seq, subject)
+            self._forget_timer(seq)
             self._op(state.SKIPPED, seq)
         elif seq in self.state.held:
             self._drop_held(seq)
 
     def _drop_held(self, seq: int) -> None:
-        self._released.pop(seq, None)
+        self._op(state.SKIPPED, seq)
+        released = self._released.pop(seq, None)
+        if released is not None:
+            self._release(released)
+            return
         for subject, held in list(self._held_of.items()):
             if seq in held:
                 held.remove(seq)
                 if not held:
                     del self._held_of[subject]
-        self._op(state.SKIPPED, seq)
 
     def wants_subject(self, subject: bytes) -> bool:
         """Whether the filters match (`ConsumerView`)."""
@@ -428,6 +441,7 @@ class ConsumerMachine:
         self._released.clear()
         self._due.clear()
         self._ack_pending_of.clear()
+        self._subject_of_pending.clear()
         self._held_of.clear()
         self._ahead.begin(self._filters)
         return self._done(now_ns), start_seq
@@ -539,7 +553,7 @@ class ConsumerMachine:
                 seq = next(iter(ready))
                 if self._index.subject_of(seq) is not None:
                     return seq
-                self._skip(seq, b"")
+                self._skip(seq)
                 ready.pop(seq, None)
         if self._ack_pending_max and len(self.state.pending) >= self._ack_pending_max:
             return 0
@@ -567,19 +581,38 @@ class ConsumerMachine:
             self._held_of.setdefault(subject, deque()).append(seq)
         return True
 
-    def _note_ack_pending(self, subject: bytes, change: int) -> None:
-        if not self._per_subject_max:
+    def _count_pending(self, seq: int, subject: bytes) -> None:
+        """A message is pending, where its subject's are bounded."""
+        if self._per_subject_max:
+            self._subject_of_pending[seq] = subject
+            self._ack_pending_of[subject] = self._ack_pending_of.get(subject, 0) + 1
+
+    def _uncount_pending(self, seq: int) -> None:
+        """A message is pending no more. It may be gone from the stream, so its subject is kept here."""
+        subject = self._subject_of_pending.pop(seq, None)
+        if subject is None:
             return
-        count = self._ack_pending_of.get(subject, 0) + change
-        if count > 0:
+        count = self._ack_pending_of[subject] - 1
+        if count:
             self._ack_pending_of[subject] = count
         else:
-            self._ack_pending_of.pop(subject, None)
+            del self._ack_pending_of[subject]
+        self._release(subject)
+
+    def _release(self, subject: bytes) -> None:
+        """Let held messages of a subject go, as many as it has room for."""
         held = self._held_of.get(subject)
-        if change < 0 and held:
-            self._released[held.popleft()] = None
-            if not held:
-                del self._held_of[subject]
+        if not held:
+            return
+        free_count = len(held)
+        if self._per_subject_max:
+            free_count = self._per_subject_max - self._ack_pending_of.get(subject, 0)
+            free_count -= sum(1 for released in self._released.values() if released == subject)
+        while held and free_count > 0:
+            self._released[held.popleft()] = subject
+            free_count -= 1
+        if not held:
+            del self._held_of[subject]
 
     def _drop_deaf_requests(self) -> None:
         for request in list(self._waiting):
@@ -691,7 +724,7 @@ class ConsumerMachine:
         self._op(state.DELIVERED, seq, current.delivered_consumer_seq + 1, wall_ns)
         if self._tracks_acks:
             if is_new:
-                self._note_ack_pending(subject, 1)
+                self._count_pending(seq, subject)
             if self.config.ack_policy != AckPolicy.FLOW_CONTROL:
                 self._set_due(seq, now_ns + self._ack_wait_ns(current.deliveries_of(seq)))
         else:
@@ -756,10 +789,9 @@ class ConsumerMachine:
         if not 0 < old_due_ns <= due_ns:
             heapq.heappush(self._due, due_ns << 64 | seq)
 
-    def _forget_timer(self, seq: int, subject: bytes = b"") -> None:
+    def _forget_timer(self, seq: int) -> None:
         self._ready.pop(seq, None)
-        if self._per_subject_max:
-            self._note_ack_pending(subject or self._index.subject_of(seq) or b"", -1)
+        self._uncount_pending(seq)
 
     def _expire_pending(self, now_ns: int) -> None:
         due, pending = self._due, self.state.pending
