@@ -199,9 +199,12 @@ class MessageIndex:
         if chunk is not None and following - sequence < LINK_MAX:
             chunk.links[sequence & CHUNK_SIZE - 1] = following - sequence
 
-    def move(self, sequence: int, place: int) -> None:
-        """A live message stands elsewhere now."""
-        self._chunks[sequence >> CHUNK_BITS].places[sequence & CHUNK_SIZE - 1] = place
+    def move(self, sequence: int, place: int) -> tuple[int, int]:
+        """A live message stands elsewhere now; returns where it stood, and its size."""
+        chunk, slot = self._chunks[sequence >> CHUNK_BITS], sequence & CHUNK_SIZE - 1
+        old: int = chunk.places[slot]
+        chunk.places[slot] = place
+        return old, chunk.sizes[slot]
 
     def _new_id(self, subject: bytes, sequence: int) -> int:
         if self._free_ids:

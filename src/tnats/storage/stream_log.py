@@ -38,6 +38,9 @@ from tnats.storage.stream_segment import Segment, merged
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
 
+RUN_MIN = 4
+"""Fewer messages are put into the index one by one."""
+
 NOTE = struct.Struct("<QQQQ")
 
 
@@ -138,6 +141,10 @@ class StreamLog:
             self.unwritten_bytes += size
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
+        if len(messages) < RUN_MIN:
+            for content in messages:
+                self.hold((Message(self.index.last + 1, time_ns, *content),))
+            return
         sizes = [
             30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
             for subject, headers, payload in messages
@@ -201,17 +208,17 @@ class StreamLog:
             raise self._failure(exc) from exc
         current.end += len(packed)
         current.is_dirty = True
+        move, base = self.index.move, current.number << 32
         for each, offset in zip(batch, offsets, strict=True):
             kind, _, sequence, stamp = each[:4]
             if kind == record.GAP:
                 current.note(sequence, sequence + stamp - 1)
                 continue
-            place, size = self.index.place(sequence), self.index.size(sequence)
+            place, size = move(sequence, base | offset)
             if place == IN_MEMORY:
                 self._drop_unwritten(sequence, size)
             else:
                 self._let_go(place, size)
-            self.index.move(sequence, current.number << 32 | offset)
             current.hold(sequence, size)
 
     def _seal_failed(self, current: Segment) -> None:

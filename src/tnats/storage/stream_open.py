@@ -123,13 +123,13 @@ class _Opening:
     def place(self, holder: Segment, found: hot.Found, subject: bytes) -> None:
         offset, record_size, _, _, sequence, stamp, key_size, head_size = found[:8]
         log = self.log
-        holder.note(sequence, sequence)
         if sequence < log.index.start:
             return
         if sequence > self.latest_time_of:
             self.latest_time_of = sequence
             log.last_time_ns = stamp
         if log.index.place(sequence) != LOST:
+            holder.note(sequence, sequence)
             return  # a later record about this sequence counts
         body_size = record_size - hot.HEADER_SIZE - key_size - head_size
         size = 30 + key_size + body_size + (4 + head_size if head_size else 0)

@@ -30,7 +30,10 @@ class Segment:
         """A live message stands here."""
         self.live += 1
         self.live_bytes += size
-        self.note(sequence, sequence)
+        if sequence > self.highest:
+            self.highest = sequence
+        if sequence < self.lowest:
+            self.lowest = sequence
 
     def note(self, first: int, last: int) -> None:
         self.lowest = min(self.lowest, first)
