@@ -35,6 +35,8 @@ class Following:
                 return
             entries = entries[skip:]
             prev = log.base
+            if log.faulty and not self._repairs(prev, entries):
+                return  # damage behind our snapshot: repair comes first, the leader asks again
         elif log.term(prev) != message.prev_term or (log.faulty and not self._repairs(prev, entries)):
             self._reject(message)
             return
