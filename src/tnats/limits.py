@@ -138,6 +138,9 @@ JOURNAL_QUEUE_BYTES_MAX = 128 * MIB
 JOURNAL_BATCH_BYTES_MAX = 4 * MIB
 """One write and sync: large enough for the device's bandwidth, small enough that a sync takes milliseconds."""
 
+JOURNAL_PART_BYTES_MAX = 120 * MIB
+"""Length of a journal part: the distance that a record can look back to what was durable is 128 MiB."""
+
 JOURNAL_RESERVE_BYTES = 64 * KIB
 """End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
 some hundred of them. A sixteenth of a small part."""

@@ -32,7 +32,12 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX, JOURNAL_RESERVE_BYTES
+from tnats.limits import (
+    JOURNAL_BATCH_BYTES_MAX,
+    JOURNAL_PART_BYTES_MAX,
+    JOURNAL_QUEUE_BYTES_MAX,
+    JOURNAL_RESERVE_BYTES,
+)
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
@@ -43,7 +48,7 @@ from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHea
 
 @attrs.define
 class JournalOptions:
-    part_bytes: int = 64 * 1024 * 1024
+    part_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=attrs.validators.le(JOURNAL_PART_BYTES_MAX))
     sync_interval_ns: int = 0
     """0: entries are acknowledged when durable. Otherwise at once, and power loss may take the last interval."""
 
@@ -146,8 +151,9 @@ class Journal:
         callback: Callable[[Ticket], None] | None,
         *,
         frees_space: bool = False,
+        wake: bool = True,
     ) -> Ticket:
-        """Put records in line for the next batch. Raises StoreFrozen, StoreBusy."""
+        """Put records in line for the next batch; `run` is told of it with `wake`. Raises StoreFrozen, StoreBusy."""
         if self.frozen is not None:
             raise self.frozen
         size = sum(record.record_size(key, head, body) for _, _, _, _, key, head, body in records)
@@ -156,7 +162,8 @@ class Journal:
         ticket = Ticket(callback)
         self._queue.append(_Waiting(group, records, size, ticket, frees_space))
         self._queue_bytes += size
-        self._work.set()
+        if wake:
+            self._work.set()
         return ticket
 
     async def read(self, state: GroupState, index: int) -> record.Record:
@@ -279,11 +286,17 @@ class Journal:
         False if that cannot be done without waiting; then it is done soon by `run`.
         """
         part = self._current
-        if not self._options.sync_interval_ns or self._is_writing or part is None or self.frozen is not None:
+        if (
+            not self._options.sync_interval_ns
+            or self._is_writing
+            or part is None
+            or self.frozen is not None
+            or self._queue_bytes > min(JOURNAL_BATCH_BYTES_MAX, self._room(part, may_use_reserve=False))
+        ):
+            self._work.set()
             return False
-        size = self._queue_bytes
-        if size > min(JOURNAL_BATCH_BYTES_MAX, self._room(part, may_use_reserve=False)):
-            return False
+        if part.durable == part.end:
+            self._work.set()  # `run` has to sync after the interval
         batch = self._take_batch()
         records = [each for waiting in batch for each in waiting.records]
         try:
