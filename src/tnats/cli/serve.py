@@ -82,13 +82,18 @@ def _signal(name: str, target: str) -> int:
     return 0
 
 
+class _WhenReady(trio.TaskStatus[object]):
+    """Once the server is ready: what its start has made lives as long as it does, and is no garbage to look through."""
+
+    def started(self, value: object = None) -> None:
+        gc.collect()
+        gc.freeze()
+
+
 async def _serve(node: Node) -> int:
     gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 20, 100)
     try:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(node.run)
-            gc.collect()
-            gc.freeze()  # what a start has made lives as long as the server
+        await node.run(task_status=_WhenReady())
     except Exception as failure:
         cause = sole_cause(failure)
         if not isinstance(cause, TnatsError):

@@ -3,10 +3,11 @@
 Ownership is the nesting of nurseries, innermost the front door. Ending cancels from the inside out, so that a part
 never outlives what it stands on:
 
-    run
+    run: signals, files
       monitoring listener
         broker: accounts, connections, reactor
-          front door: client listener, signals
+          JetStream
+            front door: client listener
 
 A node ends by `shut_down` (at once), by lame duck mode (clients are sent away first), or by the scope around `run`.
 """
@@ -79,6 +80,9 @@ class Node:
         self._read_options = read_options
         self._stopping = trio.Event()
         self._lame_duck = False
+        self._ready = False
+        self._door: Listener | None = None
+        """Where clients come in; None until it is ready, and from lame duck mode on."""
         self._files: dict[str, None] = {}
         """Paths to remove at the end."""
 
@@ -97,7 +101,11 @@ class Node:
         """
         self._announce()
         try:
-            await self._serve(task_status)
+            with self.runtime.process.signals() as signals:
+                async with trio.open_nursery() as whole:
+                    whole.start_soon(self._obey, signals, whole)
+                    await self._serve(task_status)
+                    whole.cancel_scope.cancel()
             self.log.info("Server Exiting..")
         except Exception as failure:
             cause = sole_cause(failure)
@@ -133,18 +141,21 @@ class Node:
 
     async def _serve_door(self, listener: Listener, task_status: trio.TaskStatus[Endpoints]) -> None:
         """The innermost scope: from the first client accepted to the last one sent away."""
-        with self.runtime.process.signals() as signals:
-            async with trio.open_nursery() as door:
-                self.broker.open_door(listener)
-                self.log.info(f"Listening for client connections on {shown(listener.address)}")
-                if self.options.ports_file_dir:
-                    await self._write_ports_file(self.options.ports_file_dir)
-                self.log.info("Server is ready")
-                task_status.started(self.endpoints)
-                door.start_soon(self._obey, signals, door, listener)
-                await self._stopping.wait()
-                self.log.info("Initiating Shutdown...")
-                door.cancel_scope.cancel()
+        self.broker.open_door(listener)
+        self._door = listener
+        self.log.info(f"Listening for client connections on {shown(listener.address)}")
+        if self.options.ports_file_dir:
+            await self._write_ports_file(self.options.ports_file_dir)
+        self._ready = True
+        self.log.info("Server is ready")
+        task_status.started(self.endpoints)
+        await self._stopping.wait()
+        self.log.info("Initiating Shutdown...")
+        self._close_door(listener)
+
+    def _close_door(self, listener: Listener) -> None:
+        """Let nobody in any more."""
+        self._door = None
         self.broker.close_door(listener)
         listener.close()
 
@@ -226,27 +237,28 @@ class Node:
 
     # ------------------------------------------------------------------ while running
 
-    async def _obey(self, signals: SignalReceiver, door: trio.Nursery, listener: Listener) -> None:
-        """Do what signals ask for."""
+    async def _obey(self, signals: SignalReceiver, whole: trio.Nursery) -> None:
+        """Do what signals ask for. While it is still starting, a server can only be told to end."""
         while True:
             signal = await signals.next()
             self.log.info(f'Trapped "{_SIGNAL_NAMES[signal]}" signal')
             if signal == "INT" or (signal == "TERM" and not self._lame_duck):
+                if not self._ready:
+                    whole.cancel_scope.cancel()
                 self.shut_down()
-            elif signal == "HUP":
-                await self.reload()
             elif signal == "USR1":
                 self.log.reopen()
-            elif signal == "USR2" and not self._lame_duck:
+            elif signal == "HUP" and self._ready:
+                await self.reload()
+            elif signal == "USR2" and self._door is not None:
                 self._lame_duck = True
-                door.start_soon(self._leave_as_lame_duck, listener)
+                whole.start_soon(self._leave_as_lame_duck, self._door)
 
     async def _leave_as_lame_duck(self, listener: Listener) -> None:
         """Send clients away one by one, then shut down (client protocol, "Lame duck")."""
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self.broker.close_door(listener)
-        listener.close()
+        self._close_door(listener)
         if self.broker.connections:
             self.broker.update_info(ldm=True)
             await self.runtime.clock.sleep_ns(options.lame_duck_grace_period_ns)

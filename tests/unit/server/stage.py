@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
+import tnats.edges.http_server  # imported by a node that needs it; pytest would then read files in the simulation
+import tnats.server.jetstream
+import tnats.server.reports  # noqa: F401
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Conn, ConnectionBroken, NetworkError, Runtime
 from tnats.runtime.sim.node import Node as Machine
@@ -76,7 +79,7 @@ class Stage:
     @property
     def logged(self) -> list[str]:
         """Texts of the log so far, with their labels: `[INF] Server is ready`."""
-        return ["[" + line.split(" [", 1)[1] for _, line in self.machine.log_lines]
+        return texts(self.machine)
 
     @property
     def now_ns(self) -> int:
@@ -117,6 +120,11 @@ class Stage:
         return True
 
 
+def texts(machine: Machine) -> list[str]:
+    """What the server on `machine` has logged, without pid and time."""
+    return ["[" + line.split(" [", 1)[1] for _, line in machine.log_lines]
+
+
 Scene = Callable[[Stage], Awaitable[None]]
 
 
@@ -124,20 +132,7 @@ def play(scene: Scene, config: str = "", *, seed: int = 1) -> None:
     """Run `scene` beside a server with this configuration; raises what either raises."""
 
     async def main(world: World) -> None:
-        nodes: list[Node] = []
-
-        async def serve(runtime: Runtime) -> None:
-            def read() -> Options:
-                return read_options(PATH, read=runtime.process.read_text, env={})
-
-            def read_again() -> Options:
-                options = read()
-                settle(options)
-                return options
-
-            node = build(runtime, read(), read_options=read_again)
-            nodes.append(node)
-            await node.run()
+        machine, nodes = start_server(world, config or "port: 4222")
 
         async def clients(runtime: Runtime) -> None:
             try:
@@ -145,12 +140,32 @@ def play(scene: Scene, config: str = "", *, seed: int = 1) -> None:
             except Exception as exc:
                 world.fail(exc)
 
-        machine = world.node("server")
-        machine.texts[PATH] = config or "port: 4222"
-        machine.start(serve)
         await world.sleep_ns(SECOND_NS)
         audience = world.node("clients")
         audience.start(clients)
         await audience.wait_ended()
 
     run_world(seed, main, Settings(buggify=False)).unwrap()
+
+
+def start_server(world: World, config: str) -> tuple[Machine, list[Node]]:
+    """A machine that runs a server with this configuration, and the nodes it has run, oldest first."""
+    nodes: list[Node] = []
+
+    async def serve(runtime: Runtime) -> None:
+        def read() -> Options:
+            return read_options(PATH, read=runtime.process.read_text, env={})
+
+        def read_again() -> Options:
+            options = read()
+            settle(options)
+            return options
+
+        node = build(runtime, read(), read_options=read_again)
+        nodes.append(node)
+        await node.run()
+
+    machine = world.node("server")
+    machine.texts[PATH] = config
+    machine.start(serve)
+    return machine, nodes

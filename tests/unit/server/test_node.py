@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from tests.unit.server.stage import Stage, play
+from tests.unit.server.stage import Stage, play, start_server, texts
 
 from tnats.limits import SECOND_NS
-from tnats.runtime.api import DiskError
+from tnats.runtime.api import DiskError, Runtime
+from tnats.runtime.sim.world import Settings, World, run_world
 
 LAME_DUCK = "lame_duck_duration: 40s\nlame_duck_grace_period: 10s\n"
 
@@ -221,3 +222,59 @@ def test_reopening_needs_a_file() -> None:
 
     play(standard_error)
     play(file, "log_file: server.log")
+
+
+def test_zero_connections_closes_the_door_and_the_house() -> None:
+    """A reload with `max_connections: 0` drops everybody and refuses whoever comes; leaving it out lets them in."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await stage.reload("max_connections: 0")
+        assert b"maximum connections exceeded" in await client.ask()
+        assert client.closed
+        late = await stage.connect()
+        assert late.closed
+        await stage.reload("max_payload: 9")
+        assert await (await stage.connect()).ask(b"PING\r\n") == b"PONG\r\n"
+
+    play(scene)
+
+
+def test_reload_during_lame_duck() -> None:
+    """It is carried out, and lame duck mode goes on; a full house is not what newcomers are told of."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await stage.signal("USR2")
+        lines = await stage.reload(f"{LAME_DUCK}max_connections: 1\ndebug: true")
+        assert "[INF] Reloaded: debug = True" in lines
+        assert not await stage.accepts()
+        await client.ask()
+        assert await client.ask(b"PING\r\n") == b"PONG\r\n"
+        await stage.sleep(15)
+        assert not stage.machine.running
+        assert not any("exceeded" in line for line in stage.logged)
+
+    play(scene, f"{LAME_DUCK}max_connections: 1")
+
+
+@pytest.mark.parametrize("signal", ["INT", "TERM"])
+def test_a_start_can_be_broken_off(signal: str) -> None:
+    """A server that is told to end before it is ready ends at once, and leaves no file behind."""
+
+    async def main(world: World) -> None:
+        machine, nodes = start_server(world, 'pid_file: "/a.pid"')
+        while not nodes or machine.process is None or machine.process.receiver is None:
+            await world.sleep_ns(100)
+        machine.signal(signal)
+        await machine.wait_ended()
+        assert texts(machine)[-1] == "[INF] Server Exiting.."
+        assert "[INF] Server is ready" not in texts(machine)
+
+        async def look(runtime: Runtime) -> None:
+            assert await runtime.disk.list("/") == []
+
+        machine.start(look)
+        await machine.wait_ended()
+
+    run_world(1, main, Settings(buggify=False)).unwrap()
