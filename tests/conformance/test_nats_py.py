@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import nats
+import nats.micro
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.micro.request import Request
 from tests.live.server_process import ServerProcess, serve
 
 PATIENCE_S = 60
@@ -237,3 +240,29 @@ def test_refusals(tmp_path: Path) -> None:
     config = "authorization { users: [ {user: u, password: p, permissions: { publish: ok, subscribe: ok }} ] }"
     with serve(tmp_path, config) as own:
         run(scene, own)
+
+
+def test_services(server: ServerProcess) -> None:
+    """A service made with the client's framework is discovered, told of and asked over ordinary subjects."""
+
+    async def scene() -> None:
+        host, client = await nats.connect(server.url), await nats.connect(server.url)
+
+        async def double(request: Request) -> None:
+            await request.respond(request.data * 2)
+
+        service = await nats.micro.add_service(host, name="math", version="1.0.0")
+        await service.add_endpoint(name="double", subject="math.double", handler=double)
+        await host.flush()
+        assert (await client.request("math.double", b"ab", timeout=PATIENCE_S)).data == b"abab"
+        found = json.loads((await client.request("$SRV.PING.math", timeout=PATIENCE_S)).data)
+        assert (found["name"], found["id"]) == ("math", service.id)
+        figures = json.loads((await client.request(f"$SRV.STATS.math.{service.id}", timeout=PATIENCE_S)).data)
+        assert figures["endpoints"][0]["num_requests"] == 1
+        await service.stop()
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request("math.double", b"ab", timeout=PATIENCE_S)
+        await host.close()
+        await client.close()
+
+    run(scene)
