@@ -85,11 +85,12 @@ class Group:
         term: int = 0,
         callback: Callable[[Ticket], None] | None = None,
         frees_space: bool = False,
+        wake: bool = True,
     ) -> Ticket:
         """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
 
         `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
-        be emptied. Raises StoreFrozen, StoreBusy.
+        be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. Raises StoreFrozen, StoreBusy.
         """
         first = self.proposed + 1
         number = self.state.number
@@ -98,7 +99,7 @@ class Group:
         ]
         if not self.state.state_at:
             records.insert(0, self._state_record(0, b""))
-        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space)
+        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space, wake=wake)
         self.proposed += len(bodies)
         return ticket
 

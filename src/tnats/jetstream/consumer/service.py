@@ -249,7 +249,8 @@ class ConsumerService:
         ops, self._ops = self._ops, []
         self._in_flight.append(after)
         try:
-            self._group.append_nowait((encode_ops(ops),), callback=self._on_ticket)
+            frees_space = bool(after.done)
+            self._group.append_nowait((encode_ops(ops),), callback=self._on_ticket, frees_space=frees_space, wake=False)
         except StorageError as error:
             self._in_flight.pop()
             self._on_failure(error)

@@ -31,7 +31,7 @@ from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
 from tnats.jetstream.stream.config import Retention, StreamConfig
-from tnats.jetstream.stream.entries import Append, Configure, Entry, Remove, Reply, encode
+from tnats.jetstream.stream.entries import Append, Configure, Entry, Expire, Purge, Remove, Reply, encode
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.leader import Admission, StreamLeader
 from tnats.jetstream.stream.machine import Applied, StreamMachine
@@ -198,7 +198,8 @@ class StreamService:
         if isinstance(entry, Append):
             self._pending_msgs += len(entry.messages)
         try:
-            self._group.append_nowait((body,), callback=self._on_ticket)
+            frees_space = isinstance(entry, Remove | Purge | Expire)
+            self._group.append_nowait((body,), callback=self._on_ticket, frees_space=frees_space, wake=False)
         except StorageError as error:
             self._fail_all(error)
             return
