@@ -209,7 +209,10 @@ class Outbound:
         return self.put(data, b"", 0, 0)
 
     def put_view(self, head: bytes, view: Any, borrowed: bool) -> bool:
-        """Append `head` and, by reference, `view`; `borrowed` if that lies in the shared read buffer."""
+        """Append `head` and, by reference, `view`; `borrowed` if that lies in the shared read buffer.
+
+        False if the outbound is, or is thereby, closed.
+        """
         head_size = len(head)
         size = head_size + len(view)
         if not self.admit(size):
@@ -223,7 +226,7 @@ class Outbound:
             self.exchange.borrowers.append(self)
         if self.queued >= self.exchange.flush_bytes:
             self.flush()
-        return True
+        return not self.closed
 
     def admit(self, size: int) -> bool:
         """Make dirty, and check the bound before `size` bytes are added."""
@@ -740,8 +743,6 @@ class Inbound(Origin):
             self.owner.on_locked()
         line = self.line
         line_size = len(line)
-        msgs = 0
-        total = 0
         work = 0
         pos = 0
         need = 0
@@ -771,25 +772,24 @@ class Inbound(Origin):
             if data[stop - 2] != CR or data[stop - 1] != LF:
                 self.owner.on_unknown_operation()
                 break
-            msgs += 1
-            total += size
-            if self.plan is None:
+            self.msgs += 1
+            self.bytes += size
+            plan = self.plan  # held here: a message that closes its own publisher makes it forget the plan
+            if plan is None:
                 work += self.publish_first(data, pos, first, stop, buffer)
                 line = self.line
                 line_size = len(line)
             elif self.ceremony or self.reserved:
-                work += self.publish_checked(self.plan, data, pos + self.start_offset, stop, buffer)
+                work += self.publish_checked(plan, data, pos + self.start_offset, stop, buffer)
             else:
-                delivered = self.plan.route(self, data, pos + self.start_offset, stop, buffer)
+                delivered = plan.route(self, data, pos + self.start_offset, stop, buffer)
                 work += delivered
                 if not delivered and self.reply_size and self.no_responders:
                     start = pos + self.start_offset
-                    self.owner.on_no_responders(self.plan.subject, data[start : start + self.reply_size])
+                    self.owner.on_no_responders(plan.subject, data[start : start + self.reply_size])
             pos = stop
         else:
             self.deferred = pos < end and not self.halted
-        self.msgs += msgs
-        self.bytes += total
         self.keep(data, pos, end, need)
 
     def keep(self, data: bytes, pos: int, end: int, need: int) -> None:

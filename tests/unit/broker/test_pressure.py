@@ -5,7 +5,10 @@ from __future__ import annotations
 import trio
 from tests.unit.broker.stage import Stage, play
 
+from tnats.auth.permissions import Permissions, ResponsePermission, SubjectPermission
+from tnats.auth.users import Credentials, User
 from tnats.limits import KIB, MIB, SECOND_NS
+from tnats.runtime.api import ConnectionBroken
 
 
 def _publish(size: int, count: int) -> bytes:
@@ -150,3 +153,71 @@ def test_closing_says_the_last_words() -> None:
         assert client.closed
 
     play(scene)
+
+
+def test_a_requester_that_its_own_messages_cut_off() -> None:
+    """A client that is its own slow consumer is closed by its own request, in the middle of it; nobody else notices."""
+
+    async def scene(stage: Stage) -> None:
+        other = await stage.connect()
+        greedy = await stage.connect(b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}')
+        await greedy.ask(b"SUB foo 1\r\n")
+        waiting = b""
+        while not stage.broker.closed:
+            waiting += _request(KIB) * 128
+            waiting = waiting[greedy.conn.write([waiting]) :]
+            await stage.sleep(0.05)
+        assert [one.reason for one in stage.broker.closed] == ["Slow Consumer (Pending Bytes)"]
+        assert await other.ask(b"PING\r\n") == b"PONG\r\n"
+
+    play(scene, max_pending=64 * KIB, max_payload=8 * KIB, write_deadline_ns=100 * SECOND_NS)
+
+
+def test_what_was_published_before_a_fault_in_one_read_is_counted() -> None:
+    """The messages of the read that ends a connection stand in its record and in the server's counters."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect()
+        await client.ask(b"PUB a 3\r\none\r\nPUB a 3\r\ntwo\r\nBOGUS\r\n")
+        assert client.closed
+        (record,) = stage.broker.closed
+        assert (record.in_msgs, record.in_bytes) == (2, 6)
+        traffic = stage.broker.snapshot().traffic
+        assert (traffic.in_msgs, traffic.in_bytes) == (2, 6)
+
+    play(scene)
+
+
+def test_a_responder_that_breaks_off_costs_the_requester_nothing() -> None:
+    """A connection found broken while a request is put into it is closed; the requester's stays open."""
+
+    async def scene(stage: Stage) -> None:
+        responder, requester = await stage.connect(RESPONDER), await stage.connect(REQUESTER)
+        await responder.ask(b"SUB foo 1\r\n")
+        responder.conn.close(reset=True)
+        assert await requester.ask(_request(200 * KIB) * 3 + b"PING\r\n") == b"PONG\r\n"
+
+    async def broken_in_the_pass(stage: Stage) -> None:
+        responder, requester = await stage.connect(RESPONDER), await stage.connect(REQUESTER)
+        await responder.ask(b"SUB foo 1\r\n")
+        connection = stage.broker.connections[1]
+
+        def write(buffers: object) -> int:
+            raise ConnectionBroken("the peer has gone")
+
+        connection.outbound.write = write
+        assert await requester.ask(_request(200 * KIB) + b"PING\r\n") == b"PONG\r\n"
+        assert [one.reason for one in stage.broker.closed] == ["Write Error"]
+
+    responses = Permissions(publish=SubjectPermission(allow=()), responses=ResponsePermission())
+    users = (User("responder", "p", permissions=responses), User("requester", "p"))
+    for one in (scene, broken_in_the_pass):
+        play(one, credentials=Credentials(users=users))
+
+
+def _request(size: int) -> bytes:
+    return b"PUB foo reply %d\r\n" % size + b"x" * size + b"\r\n"
+
+
+RESPONDER = b'{"verbose":false,"pedantic":false,"user":"responder","pass":"p"}'
+REQUESTER = b'{"verbose":false,"pedantic":false,"user":"requester","pass":"p"}'
