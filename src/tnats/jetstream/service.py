@@ -93,7 +93,9 @@ class JetStream:
                 outer.start_soon(self._run_store)
                 try:
                     await self._serve(task_status)
-                except trio.Cancelled:
+                except BaseException as end:
+                    if not _is_cancellation(end):
+                        raise
                     with trio.CancelScope(shield=True):
                         await self._end()
                     raise
@@ -199,3 +201,10 @@ class JetStream:
         except TnatsError as failure:
             self.log.warn(f"JetStream: the last checkpoint is incomplete: {failure}")
         self._store.stop()
+
+
+def _is_cancellation(end: BaseException) -> bool:
+    """Whether nothing but being cancelled has ended a task: then the state is sound, and worth a checkpoint."""
+    if isinstance(end, BaseExceptionGroup):
+        return all(_is_cancellation(inner) for inner in end.exceptions)
+    return isinstance(end, trio.Cancelled)

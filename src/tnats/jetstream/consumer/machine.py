@@ -459,8 +459,7 @@ class ConsumerMachine:
     def end_requests(self, line: str) -> Effects:
         """Answer all waiting requests with a status ("409 Consumer Deleted") and forget them."""
         for request in list(self._waiting):
-            self._status(request.reply, line)
-            self._waiting.remove(request)
+            self._end_request(request, line)
         taken, self._effects = self._effects, Effects()
         return taken
 
