@@ -283,4 +283,4 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
 
 
 TestConsumerAgainstModel = ConsumerAgainstModel.TestCase
-TestConsumerAgainstModel.settings = settings(stateful_step_count=30)
+TestConsumerAgainstModel.settings = settings(stateful_step_count=25)

@@ -203,4 +203,4 @@ class StreamAgainstModel(RuleBasedStateMachine):
 
 
 TestStreamAgainstModel = StreamAgainstModel.TestCase
-TestStreamAgainstModel.settings = settings(stateful_step_count=25)
+TestStreamAgainstModel.settings = settings(stateful_step_count=20)

@@ -473,3 +473,14 @@ def test_times_never_fall() -> None:
     desk.admit(publish("a.x"))
     desk.commit()
     assert [one.ts_ns for one in desk.store.held.values()] == [T0, T0, T0]
+
+
+def test_asking_for_an_id_changes_nothing() -> None:
+    """The leader's look-ups, also after the window, leave it as its followers are."""
+    desk = Desk(duplicate_window=10 * SECOND)
+    desk.publish(publish("a.x", Nats_Msg_Id="m"))
+    desk.now_ns += 20 * SECOND
+    assert desk.machine.duplicates.find(b"m", desk.now_ns) == 0
+    assert desk.machine.duplicates.items() == desk.follower.duplicates.items()
+    assert desk.say(publish("a.x", Nats_Msg_Id="m")) == ["2"]
+    assert [seq for _, seq, _ in desk.machine.duplicates.items()] == [2]
