@@ -109,9 +109,8 @@ class StreamAgainstModel(RuleBasedStateMachine):
         rollup=st.sampled_from(["", "", "", "sub", "all"]),
         ttl_s=st.sampled_from([0, 0, 0, 5, 30]),
         msg_id=st.sampled_from(["", "", "x", "y"]),
-        later=st.booleans(),
     )
-    def publish(self, subject: str, rollup: str, ttl_s: int, msg_id: str, later: bool) -> None:
+    def publish(self, subject: str, rollup: str, ttl_s: int, msg_id: str) -> None:
         headers = {"Nats_Rollup": rollup, "Nats_TTL": str(ttl_s) if ttl_s else "", "Nats_Msg_Id": msg_id}
         known = self.ids.get(msg_id)
         is_duplicate = known is not None and known[1] + self.config.duplicate_window_ns > self.desk.now_ns
@@ -121,9 +120,6 @@ class StreamAgainstModel(RuleBasedStateMachine):
             if msg_id and not expected.startswith("!"):
                 self.ids[msg_id] = (self.last_seq, self.desk.now_ns)
         message = publish(subject, **{key: value for key, value in headers.items() if value})
-        if later:
-            # Two batches in flight at once: the second is judged before the first is applied.
-            self.desk.admit()
         admission = self.desk.admit(message)
         answers = admission.replies + self.desk.commit()
         assert [tell(answer) for _, answer in answers] == [expected]

@@ -42,11 +42,6 @@ def with_server_level(metadata: dict[str, str]) -> dict[str, str]:
     return {**metadata, SERVER_VERSION_KEY: SERVED_VERSION, SERVER_LEVEL_KEY: str(API_LEVEL)}
 
 
-def without_levels(metadata: dict[str, str]) -> dict[str, str]:
-    """The user's own metadata, for comparing two configurations."""
-    return {key: value for key, value in metadata.items() if not key.startswith("_nats.")}
-
-
 def supports(header_value: bytes | None) -> bool:
     """Whether a request that carries `Nats-Required-Api-Level: header_value` may be served."""
     if header_value is None:
