@@ -34,6 +34,7 @@ class Checkers:
         self.hash_of: dict[tuple[int, int], int] = {(0, 0): 0}
         self.prev_term_of: dict[tuple[int, int], int] = {}
         self.committed: dict[int, tuple[int, int]] = {0: (0, 0)}  # index -> (term, hash)
+        self.committed_in: dict[int, int] = {}  # index -> term of the leader that committed it
         self.committed_max = 0
         self.leader_of: dict[int, int] = {}
         self.votes: dict[tuple[int, int, int], int] = {}  # (node, epoch of its memory, term) -> candidate
@@ -149,11 +150,12 @@ class Checkers:
         log = machine.log
         if self.loss_allowed:
             return
-        if log.last_index < self.committed_max:
-            raise Violation(
-                "C23", f"leader {node} of term {term} ends at {log.last_index}, committed is {self.committed_max}"
-            )
-        for index in range(log.base + 1, self.committed_max + 1):
+        # Votes may be late: a leader of an earlier term than the commit's knows nothing and commits nothing.
+        for index in range(self.committed_max, log.base, -1):
+            if self.committed_in.get(index, 0) >= term:
+                continue
+            if index > log.last_index:
+                raise Violation("C23", f"leader {node} of term {term} ends at {log.last_index}, committed is {index}")
             if log.term(index) != self.committed[index][0]:
                 raise Violation("C23", f"leader {node} of term {term} has another entry {index} than was committed")
 
@@ -233,6 +235,7 @@ class Checkers:
             if len(holders) < majority(len(voters)) and not self.world.lazy:
                 raise Violation("C29", f"entry {log.commit} is committed, but durable only on {holders}")
         self.committed[index] = identity
+        self.committed_in[index] = machine.term
         self.committed_max = max(self.committed_max, index)
 
     def _handed_out(self, host: Host, entry: Entry) -> None:
