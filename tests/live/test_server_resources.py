@@ -34,6 +34,7 @@ def test_out_of_descriptors(tmp_path: Path) -> None:
     with serve(tmp_path) as server, ExitStack() as stack:
         first = stack.enter_context(RawClient(server.port))
         first.flush()
+        server.wait_for_line("Server is ready")  # it writes no more files
         used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used + 3, used + 3))
         served = [stack.enter_context(RawClient(server.port)) for _ in range(3)]

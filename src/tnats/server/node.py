@@ -80,7 +80,8 @@ class Node:
         self._read_options = read_options
         self._stopping = trio.Event()
         self._lame_duck = False
-        self._ready = False
+        self._ready = trio.Event()
+        self._reload_asked = trio.Event()
         self._door: Listener | None = None
         """Where clients come in; None until it is ready, and from lame duck mode on."""
         self._files: dict[str, None] = {}
@@ -104,6 +105,7 @@ class Node:
             with self.runtime.process.signals() as signals:
                 async with trio.open_nursery() as whole:
                     whole.start_soon(self._obey, signals, whole)
+                    whole.start_soon(self._reload_when_asked)
                     await self._serve(task_status)
                     whole.cancel_scope.cancel()
             self.log.info("Server Exiting..")
@@ -146,9 +148,9 @@ class Node:
         self.log.info(f"Listening for client connections on {shown(listener.address)}")
         if self.options.ports_file_dir:
             await self._write_ports_file(self.options.ports_file_dir)
-        self._ready = True
         self.log.info("Server is ready")
         task_status.started(self.endpoints)
+        self._ready.set()
         await self._stopping.wait()
         self.log.info("Initiating Shutdown...")
         self._close_door(listener)
@@ -238,27 +240,38 @@ class Node:
     # ------------------------------------------------------------------ while running
 
     async def _obey(self, signals: SignalReceiver, whole: trio.Nursery) -> None:
-        """Do what signals ask for. While it is still starting, a server can only be told to end."""
+        """Do what signals ask for; while it is still starting, whatever does not end it has to wait."""
         while True:
             signal = await signals.next()
             self.log.info(f'Trapped "{_SIGNAL_NAMES[signal]}" signal')
             if signal == "INT" or (signal == "TERM" and not self._lame_duck):
-                if not self._ready:
+                if not self._ready.is_set():
                     whole.cancel_scope.cancel()
                 self.shut_down()
             elif signal == "USR1":
                 self.log.reopen()
-            elif signal == "HUP" and self._ready:
-                await self.reload()
-            elif signal == "USR2" and self._door is not None:
-                self._lame_duck = True
-                whole.start_soon(self._leave_as_lame_duck, self._door)
+            elif signal == "HUP":
+                self._reload_asked.set()
+            elif signal == "USR2":
+                whole.start_soon(self._leave_as_lame_duck)
 
-    async def _leave_as_lame_duck(self, listener: Listener) -> None:
+    async def _reload_when_asked(self) -> None:
+        """One at a time; asked for again meanwhile, however often, once more."""
+        await self._ready.wait()
+        while True:
+            await self._reload_asked.wait()
+            self._reload_asked = trio.Event()
+            await self.reload()
+
+    async def _leave_as_lame_duck(self) -> None:
         """Send clients away one by one, then shut down (client protocol, "Lame duck")."""
+        await self._ready.wait()
+        if self._lame_duck or self._door is None:
+            return
+        self._lame_duck = True
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self._close_door(listener)
+        self._close_door(self._door)
         if self.broker.connections:
             self.broker.update_info(ldm=True)
             await self.runtime.clock.sleep_ns(options.lame_duck_grace_period_ns)
