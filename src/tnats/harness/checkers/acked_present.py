@@ -55,6 +55,7 @@ def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
     present = held(evidence) | {value for pairs in evidence.drained().values() for _, value in pairs}
     kept = [int(op.told("seq")) for op in evidence.acked() if op.value in present]
     first, last = (min(kept), max(kept)) if kept else (1 << 62, 0)
+    was_read = evidence.was_read
     found = []
     for operation in evidence.history.operations("publish"):
         seq = int(operation.told("seq") or 0)
@@ -62,7 +63,7 @@ def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
             name = "ok"
         elif not operation.is_ok:
             name = "unknown"
-        elif not evidence.was_read:
+        elif not was_read:
             name = "unread"
         else:
             name = "lost_postfix" if seq > last else "lost_prefix" if seq < first else "lost_middle"
