@@ -108,10 +108,12 @@ class Drill(Scenario):
         with world.deadline(LIVE_NS) as patience:
             await self.prove(world)
         if patience.cancelled_caught:
+            self.recording.close()
             raise Violation(
                 f"{LIVE_NS // SECOND_NS} s after everything was healed: {self.unproved()}", rule="LIVE bound"
             )
         self.recording.note("", "phase", "everything works")
+        self.recording.close()
 
     def check(self, world: World) -> None:
         for violation in self.judge(world):

@@ -6,8 +6,8 @@ Classes of a run, computed and not chosen (for one node that acknowledges what i
 |---|---|---|
 | B0 | no fault of storage | everything; no alarm |
 | B1 | power loss, full or failing disk that says so | nothing acknowledged is lost |
-| B3 | bytes at rest were damaged, and there is no other copy | damage is an error that names it, the rest is served |
-| B4 | damage that nobody could notice: syncs that lie, stale or rolled back disks | nothing is made up |
+| B3 | bytes at rest were damaged once, and there is no other copy | damage is an error that names it, the rest is served |
+| B4 | damage that nobody could notice: syncs that lie, stale or rolled back disks, damage in several places | nothing is made up |
 
 A plan has a budget (`budget` = one of these): faults that would go beyond it are refused. B2 (damage that another
 replica repairs) needs a second copy.
@@ -66,4 +66,6 @@ class Ledger:
     def enter(self, fault: Fault) -> None:
         """A fault is carried out."""
         self.kinds[fault.kind] = self.kinds.get(fault.kind, 0) + 1
-        self.reached = max(self.reached, class_of(fault))
+        entered = class_of(fault)
+        # One damaged place is told from the other traces of what was there; two may have been all of them.
+        self.reached = max(self.reached, "B4" if entered == self.reached == "B3" else entered)

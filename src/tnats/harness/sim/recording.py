@@ -44,6 +44,8 @@ class Recording:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.notes: list[Note] = []
         self.probes: dict[str, int] = {}
+        self.closed = False
+        """The run is over: what the end of the world brings is not recorded any more."""
         self._now_ns = now_ns
 
     def note(
@@ -51,7 +53,8 @@ class Recording:
     ) -> Note:
         """Something happened now."""
         found = Note(len(self.notes), self._now_ns(), lane, kind, text, cause, None, targets)
-        self.notes.append(found)
+        if not self.closed:
+            self.notes.append(found)
         return found
 
     def end(self, note: Note) -> None:
@@ -62,6 +65,10 @@ class Recording:
         """Something rare was seen."""
         if count:
             self.probes[name] = self.probes.get(name, 0) + count
+
+    def close(self) -> None:
+        """Record nothing more."""
+        self.closed = True
 
     def chain(self, note: Note) -> Iterator[Note]:
         """`note`, its cause, the cause of that, and so on."""

@@ -49,13 +49,27 @@ def page(played: Played, *, token: str, needs: str = "") -> str:
     )
 
 
+MARKS = (
+    ("publish", "published, appended"),
+    ("receive", "received, acknowledged"),
+    ("answer", "request answered"),
+    ("flush", "round trip"),
+    ("link", "connected"),
+    ("bad", "disconnected, violated"),
+    ("admin", "subscribed"),
+)
+BANDS = (("net", "network"), ("proc", "process"), ("disk", "disk"), ("clock", "clock"), ("admin", "administration"))
+
 TIMELINE = (
     "<section><h2>Timeline</h2><p class=tools>"
     "<label><input type=checkbox id=order> in order of events, not of time</label>"
     "<label><input type=checkbox id=arrows> all messages</label>"
     "<button id=focus>the violation</button><button id=whole>the whole run</button>"
     "<span class=hint>wheel zooms, dragging moves, a click on an event shows its messages</span></p>"
-    "<div id=chart></div><p id=detail class=hint>&nbsp;</p></section>"
+    "<div id=chart></div><p class=legend>"
+    + "".join(f"<span><i style='background:var(--{name})'></i>{text}</span>" for name, text in MARKS)
+    + "".join(f"<span><i class=band style='background:var(--{name})'></i>{text}</span>" for name, text in BANDS)
+    + "</p><p id=detail class=hint>&nbsp;</p></section>"
 )
 
 
@@ -127,7 +141,7 @@ def faults(drill: Drill, needs: str) -> str:
     refused = [note.text for note in drill.recording.notes if note.lane == NEMESIS and note.kind == "refused"]
     more = "".join(f"<p class=hint>refused: {escape(text)}</p>" for text in refused)
     none = "" if rows else "<p class=hint>none</p>"
-    return f"<section><h2>Faults</h2>{need}{none}<table>{body}</table>{more}</section>"
+    return f"<section><h2>Faults</h2><p class=hint>times count from the safety phase</p>{need}{none}<table>{body}</table>{more}</section>"
 
 
 def table(title: str, rows: list[tuple[str, str]]) -> str:

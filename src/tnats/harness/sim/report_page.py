@@ -30,6 +30,9 @@ button { font: inherit; color: var(--ink); background: var(--card); border: 1px 
 #detail { min-height: 1.6em; margin: 8px 2px }
 svg { display: block; width: 100%; font: 12px system-ui, sans-serif; user-select: none }
 svg text { fill: var(--ink) } svg text.dim { fill: var(--dim) }
+.legend { display: flex; gap: 4px 16px; flex-wrap: wrap; font-size: 12.5px; color: var(--dim); margin: 8px 2px 0 }
+.legend i { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 6px }
+.legend i.band { border-radius: 2px; width: 14px; opacity: .6 }
 .chain { list-style: none; margin: 0; padding: 0; border-left: 2px solid var(--line) }
 .chain li { padding: 2px 0 2px 16px; position: relative; color: var(--dim); cursor: pointer }
 .chain li::before { content: ""; position: absolute; left: -5px; top: 11px; width: 8px; height: 8px; border-radius: 50%;
@@ -137,7 +140,9 @@ function draw() {
     const at = x(value(note));
     if (at < LEFT || at > width) continue;
     element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 8, stroke: css("--dim"), "stroke-dasharray": "3 3"});
-    element(svg, "text", {x: at + 4, y: height - 2, class: "dim", style: "font-size:10px"}, note.text);
+    const late = at > width - 140;
+    element(svg, "text", {x: late ? at - 4 : at + 4, y: height - 2, class: "dim", style: "font-size:10px",
+      "text-anchor": late ? "end" : "start"}, note.text);
   }
   const drawn = new Map();
   if (arrows.checked) for (const note of notes) if (note.cause != null) arrow(svg, byIndex.get(note.cause), note, false);

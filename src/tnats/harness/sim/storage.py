@@ -29,6 +29,7 @@ from tnats.limits import SECOND_NS
 from tnats.runtime.api import Clock, Disk, DiskError, Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
 from tnats.runtime.sim.disk import SimDisk, SimDrive
+from tnats.runtime.sim.disk_faults import Fail, SyncFault
 from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.world import World
 from tnats.storage.errors import DataDamaged, StorageError, StoreBusy, StoreFull
@@ -138,6 +139,8 @@ class StorageDrill(Drill):
         self._counts: dict[str, int] = {}
         self._proved = trio.Event()
         self._open_failure = ""
+        self._fired = 0
+        """Calls that the present rules have made fail, at the last look."""
         self._rng: random.Random
 
     # ------------------------------------------------------------------ the plan
@@ -150,22 +153,24 @@ class StorageDrill(Drill):
             "duration_ms": rng.choice((1000, 2000, 4000)),
             "policy": rng.choice(("random", "random", "priority", "fifo")),
             "buggify": rng.choice((0, 1)),
-            "what_if": rng.choice((0, 30, 100)),
+            "what_if": rng.choice((0, 100, 300)),
             "budget": cls.budget,
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         names = [f"s{number}" for number in range(1, int(parameters["streams"]) + 1)]
-        scene = Scene([], [SERVER], duration_ns, files=("any", "wal", "block"))
+        scene = Scene([], [SERVER], duration_ns, files=("any", "any", "wal", "block"))
         faults = draw_faults(rng, scene, cls.kinds, cls.anchor)
         return Plan(cls.name(), seed, parameters, faults, tuple(cls.draw_operations(rng, names, duration_ns)))
 
     @staticmethod
     def anchor(rng: random.Random, kind: str) -> Anchor | None:
         """Deaths come at moments that matter: inside a disk call, after an acknowledgement."""
-        if kind not in ("D_POWER", "P_KILL") or rng.random() < 0.3:
+        if kind not in ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_WRITE_EIO") or rng.random() < 0.3:
             return None
         if rng.random() < 0.3:
             return AfterAcks(rng.randint(1, 60))
+        if kind in ("D_FSYNC_EIO", "D_WRITE_EIO"):
+            return BeforeCall("sync" if kind == "D_FSYNC_EIO" else "write", rng.randint(1, 15), "*")
         call = rng.choice(("sync", "sync", "write", "rename", "create", "sync_dir", "unlink"))
         return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
 
@@ -304,14 +309,18 @@ class StorageDrill(Drill):
             await apply(stream, entry.index, None if entry.body is None else bytes(entry.body))
 
     async def _what_if(self) -> None:
-        """Now and then: what would be there if the power failed now?"""
-        if self._rng.random() * 1000 >= self.plan.number("what_if"):
+        """Now and then, and always after a call has failed: what would be there if the power failed now?"""
+        rules = self._world.nodes[SERVER].drive.faults
+        fired = sum(rule.fired for rule in rules if isinstance(rule.effect, Fail | SyncFault))
+        has_failed, self._fired = fired > self._fired, fired
+        if not has_failed and self._rng.random() * 1000 >= self.plan.number("what_if"):
             return
         self.recording.probe("a crash was tried on a copy of the disk")
         node = self._world.nodes[SERVER]
         drive = SimDrive(chance_stream(self._world.seed, "side", len(self.lives_then)))
         drive.image = node.drive.image.clone()
-        drive.image.crash(self._rng.choice(list(CrashPolicy)), drive.rng)
+        policy = CrashPolicy.STRICT if has_failed else self._rng.choice(list(CrashPolicy))
+        drive.image.crash(policy, drive.rng)
         lives = {name: life.copy() for name, life in self.lives.items()}
         when = f"after a power loss at {self._world.now_ns() / SECOND_NS:.6f} s"
         clock = StepClock(node.oscillator.wall_ns())

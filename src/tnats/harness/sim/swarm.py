@@ -126,8 +126,8 @@ DRAWS: Mapping[str, Callable[[random.Random, Scene], Parameters]] = {
     "D_FSYNC_EIO": lambda rng, scene: {
         **on_server(rng, scene),
         "files": files(rng, scene),
-        "variant": rng.choice(("once", "sticky")),
-        "times_count": rng.choice((1, 3)),
+        "variant": rng.choice(("once", "sticky", "sticky", "sticky")),
+        "times_count": rng.choice((0, 1, 3)),
     },
     "D_LYING": lambda rng, scene: {**on_server(rng, scene), "files": files(rng, scene)},
     "D_WRITE_EIO": lambda rng, scene: {**on_server(rng, scene), "files": files(rng, scene), "times_count": 1},

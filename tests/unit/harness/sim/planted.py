@@ -1,0 +1,215 @@
+"""Deliberately broken builds: each a bug that somebody could have written, and within how many seeds it must be found.
+
+A build is a few replaced attributes, put in place for one run and taken back after it; the product knows nothing of
+them. `rules` are the violations that count as finding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from tnats.broker.account import Account
+from tnats.broker.connection import Connection
+from tnats.broker.plan import PlanTable
+from tnats.client.link import Link
+from tnats.client.outbound import Outbound
+from tnats.client.subscription import Subscription
+from tnats.client.table import SubscriptionTable
+from tnats.runtime.api import Buffer, DiskError
+from tnats.runtime.sim.conn import SimConn
+from tnats.runtime.sim.disk import SimDisk
+from tnats.storage import store as store_module
+from tnats.storage.commit_log import LocalLog
+from tnats.storage.journal import Journal, Ticket
+from tnats.storage.store import Store
+
+Patch = tuple[object, str, object]
+
+
+@attrs.frozen
+class Planted:
+    """One broken build."""
+
+    name: str
+    scenario: str
+    seeds: int
+    rules: tuple[str, ...]
+    patches: Callable[[], list[Patch]]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        patches = self.patches()
+        before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            for owner, name, value in before:
+                setattr(owner, name, value)
+
+
+# ------------------------------------------------------------------ core messaging
+
+
+def every(count: int, change: Callable[[bytes], bytes]) -> Callable[[], list[Patch]]:
+    """A server that treats every `count`-th write that holds whole messages wrongly."""
+
+    def patches() -> list[Patch]:
+        write = SimConn.write
+        seen = [0]
+
+        def wrong(conn: SimConn, buffers: Sequence[Buffer]) -> int:
+            data = b"".join(buffers)
+            if conn.host.name == "server" and data.startswith(b"MSG ") and data.endswith(b"\r\n") and len(data) < 9000:
+                seen[0] += 1
+                if seen[0] % count == 0:
+                    changed = change(data)
+                    return len(data) if write(conn, [changed]) == len(changed) else 0
+            return write(conn, buffers)
+
+        return [(SimConn, "write", wrong)]
+
+    return patches
+
+
+def split_messages(data: bytes) -> list[bytes]:
+    """The MSG operations of a write, as far as they can be told apart by their first bytes."""
+    return [b"MSG " + part for part in data.split(b"MSG ")[1:]]
+
+
+def swap_two(data: bytes) -> bytes:
+    parts = split_messages(data)
+    return b"".join([*parts[1::-1], *parts[2:]])
+
+
+def skip_queue_rule(original: Callable[..., None]) -> Callable[..., None]:
+    def refresh(self: PlanTable, plan: Any) -> None:
+        original(self, plan)
+        plan.targets = [*plan.targets, *(target for group in plan.groups for target in group[1:])]
+
+    return refresh
+
+
+def literal_alone(self: PlanTable, subject: bytes, *, literal: bool) -> None:
+    """Forgets that a wildcard subscription changes plans too."""
+    plan = self._plans.get(subject)
+    if plan is not None:
+        plan.epoch = -1
+
+
+def replay_outbound(self: Outbound, other: Outbound) -> None:
+    """Keeps what it has taken over."""
+    other._close_run()
+    self._close_run()
+    self._chunks += other._chunks
+    self._chunks += [bytes(chunk) for chunk in other._chunks[:1]]
+    self.byte_count = sum(map(len, self._chunks))
+    other._chunks, other.byte_count = [], 0
+
+
+async def never_ping(self: Link) -> None:
+    import trio
+
+    await trio.sleep_forever()
+
+
+def take_newest(original: Callable[..., Any]) -> Callable[..., Any]:
+    def take(self: Subscription) -> Any:
+        if len(self._messages) > 1:
+            self._messages.rotate(1)
+        return original(self)
+
+    async def batch(self: Subscription, count_max: int = 1024) -> list[Any]:
+        if not self._messages and not await self._wait_pending():
+            return []
+        return [take(self) for _ in range(len(self._messages))]
+
+    return batch
+
+
+def keep_closed(self: Account, subscription: Any) -> None:
+    """Forgets to take subscriptions out: the dead stay members of their groups."""
+
+
+# ------------------------------------------------------------------ storage
+
+
+async def sync_nothing(self: Journal) -> bool:
+    if self._current is not None:
+        self._current.durable = self._current.end
+    return True
+
+
+async def ignore_sync_errors(self: Journal) -> bool:
+    part = self._current
+    if part is None:
+        return True
+    try:
+        await part.file.sync()
+    except DiskError:
+        pass
+    part.durable = part.end
+    return True
+
+
+def ignore_write_errors(original: Callable[..., None]) -> Callable[..., None]:
+    def write(self: Journal, part: Any, packed: bytearray) -> None:
+        try:
+            part.file.pwrite([packed], part.end)
+        except DiskError:
+            pass
+        part.end += len(packed)
+
+    return write
+
+
+async def no_directory_sync(self: SimDisk, path: str) -> None:
+    await self.clock.sleep_ns(1000)
+
+
+async def wait_for_nothing(self: Ticket) -> None:
+    import trio
+
+    await trio.lowlevel.checkpoint()
+
+
+async def committed_at_once(self: LocalLog) -> list[Any]:
+    import trio
+
+    await trio.lowlevel.checkpoint()
+    ready, self._ready = self._ready, []
+    return ready
+
+
+async def release_first(self: Any, journal: Journal) -> None:
+    """Lets the journal forget before the segments are durable."""
+    applied = self.applied
+    if applied > self.commit.floor:
+        await self.commit.checkpointed(applied, self.commit.note).wait()
+
+
+PLANTED = (
+    Planted("delivers twice now and then", "core", 5, ("C32 duplicate",), every(40, lambda data: data * 2)),
+    Planted("forgets a message now and then", "core", 10, ("C32 loss", "C32 queue loss", "LIVE work"), every(60, lambda data: b"".join(split_messages(data)[1:]))),
+    Planted("swaps neighbours now and then", "core", 20, ("C32 order",), every(4, swap_two)),
+    Planted("a queue group of two gets two", "core", 5, ("C32 queue", "C32 duplicate"), lambda: [(PlanTable, "refresh", skip_queue_rule(PlanTable.refresh))]),
+    Planted("a plan outlives a new wildcard", "core", 30, ("C32 loss", "C32 queue loss", "LIVE work"), lambda: [(PlanTable, "invalidate", literal_alone)]),
+    Planted("nobody is told of no responders", "core", 20, ("LIVE work", "C32 responders"), lambda: [(Connection, "on_no_responders", lambda self, subject, reply: None)]),
+    Planted("the dead stay in their queue groups", "core", 100, ("C32 queue loss", "LIVE work", "LIVE bound", "C34 BugFound"), lambda: [(Account, "unsubscribe", keep_closed)]),
+    Planted("a reconnect forgets the subscriptions", "core", 10, ("C32 loss", "C32 queue loss", "LIVE work", "LIVE bound"), lambda: [(SubscriptionTable, "renewal", lambda self: b"")]),
+    Planted("a reconnect sends its first bytes twice", "core", 20, ("C32 duplicate", "LIVE work"), lambda: [(Outbound, "take_over", replay_outbound)]),
+    Planted("a client never looks whether its connection lives", "core", 20, ("LIVE bound", "LIVE work"), lambda: [(Link, "_keep_alive", never_ping)]),
+    Planted("a subscription hands out its newest first", "core", 10, ("C32 order",), lambda: [(Subscription, "next_batch", take_newest(Subscription._take))]),
+    Planted("acknowledges before fsync", "storage_power", 20, ("C1 acked", "C13 risen"), lambda: [(Journal, "_sync_current", sync_nothing)]),
+    Planted("acknowledges before anything", "storage_power", 5, ("C1 acked", "C13 risen", "C2 reused"), lambda: [(Ticket, "wait", wait_for_nothing), (LocalLog, "committed", committed_at_once)]),
+    Planted("no directory is synced", "storage_power", 20, ("C1 acked", "LIVE open", "C33 alarm", "C13 risen"), lambda: [(SimDisk, "sync_dir", no_directory_sync)]),
+    Planted("the journal forgets before the segments are durable", "storage_power", 20, ("C1 acked", "C33 alarm", "C13 risen"), lambda: [(store_module.OpenStream, "checkpoint", release_first)]),
+    Planted("fsync errors are ignored", "storage_errors", 40, ("C1 acked", "C13 risen"), lambda: [(Journal, "_sync_current", ignore_sync_errors)]),
+    Planted("write errors are ignored", "storage_errors", 20, ("C1 acked", "C33 alarm", "C13 risen"), lambda: [(Journal, "_write", ignore_write_errors(Journal._write))]),
+    Planted("damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]),
+)
