@@ -288,3 +288,7 @@ DIRECT_GET_SUBJECTS_MAX = 1024
 
 JOURNAL_PART_BYTES = 64 * MIB
 """One preallocated file of the journal: what a start has to read per file that is still needed."""
+
+SOURCING_BATCH_MSGS_MAX = 1000
+SOURCING_BATCH_BYTES_MAX = 4 * MIB
+"""What a mirror or source reads of its origin before it stores it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import nats
 import pytest
 from nats.js import JetStreamContext
+from nats.js.api import RePublish, StreamSource
 from nats.js.errors import BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import ServerProcess, serve
@@ -168,3 +169,54 @@ def test_object_store(server: ServerProcess) -> None:
         await store.delete("file")
 
     play(server, scene)
+
+
+def test_mirrors_and_sources(server: ServerProcess) -> None:
+    """A mirror has its origin's sequences, gaps included; a source says where its messages come from."""
+
+    async def scene(js: JetStreamContext) -> None:
+        await js.add_stream(name="ORIGIN", subjects=["origin.>"])
+        for number in range(4):
+            await js.publish(f"origin.{number}", b"%d" % number, headers={"Own": "kept"})
+        await js.delete_msg("ORIGIN", 2)
+        await js.add_stream(name="MIRROR", mirror=StreamSource(name="ORIGIN"))
+        taken = StreamSource(name="ORIGIN", filter_subject="origin.3")
+        await js.add_stream(name="SOURCED", subjects=["sourced"], sources=[taken])
+        assert (await js.publish("origin.3", b"later")).seq == 5
+        await reaches(js, "MIRROR", 5)
+        await reaches(js, "SOURCED", 2)
+        assert [(await js.get_msg("MIRROR", seq)).data for seq in (1, 3, 4, 5)] == [b"0", b"2", b"3", b"later"]
+        with pytest.raises(NotFoundError):
+            await js.get_msg("MIRROR", 2)
+        first = await js.get_msg("SOURCED", 1)
+        assert first.headers == {"Own": "kept", "Nats-Stream-Source": "ORIGIN 4 origin.3 > origin.3"}
+        info = await js.stream_info("MIRROR")
+        assert info.mirror is not None
+        assert (info.mirror.name, info.mirror.lag) == ("ORIGIN", 0)
+
+    play(server, scene)
+
+
+def test_republish(server: ServerProcess) -> None:
+    """What is stored is published again, with where it stands in headers."""
+
+    async def scene(js: JetStreamContext) -> None:
+        heard = await js._nc.subscribe("again.>")
+        republish = RePublish(src="said.>", dest="again.>")
+        await js.add_stream(name="SAID", subjects=["said.>"], republish=republish)
+        await js.publish("said.a", b"1")
+        await js.publish("said.a", b"2")
+        messages = [await heard.next_msg(timeout=5) for _ in range(2)]
+        assert [(message.subject, message.data) for message in messages] == [("again.a", b"1"), ("again.a", b"2")]
+        headers = messages[1].headers
+        assert headers is not None
+        wanted = {"Nats-Stream": "SAID", "Nats-Subject": "said.a", "Nats-Sequence": "2", "Nats-Last-Sequence": "1"}
+        assert {key: headers[key] for key in wanted} == wanted
+
+    play(server, scene)
+
+
+async def reaches(js: JetStreamContext, stream: str, last_seq: int) -> None:
+    """Wait until a stream has come so far."""
+    while (await js.stream_info(stream)).state.last_seq < last_seq:
+        pass

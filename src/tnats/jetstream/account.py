@@ -419,6 +419,10 @@ def _ack_prefix(consumer: ConsumerService) -> bytes:
 
 def _unsupported(config: StreamConfig) -> ApiError | None:
     """What this release does not offer yet is refused by name."""
-    if config.mirror is not None or config.sources:
-        return errors.STREAM_INVALID_CONFIG(err="mirrors and sources are not supported by this server yet")
+    origins = [*config.live_sources(), *([config.mirror] if config.mirror is not None else [])]
+    if any(origin.external is not None for origin in origins):
+        text = "mirrors and sources of other accounts or domains are not supported by this server yet"
+        return errors.STREAM_INVALID_CONFIG(err=text)
+    if config.sources and config.allow_msg_counter:
+        return errors.STREAM_INVALID_CONFIG(err="sources of counter streams are not supported by this server yet")
     return None

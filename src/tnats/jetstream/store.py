@@ -82,6 +82,10 @@ class IndexedStore:
         self._aside.pop(seq, None)
         self.log.skip(seq, seq)
 
+    def skip_to(self, next_seq: int, ts_ns: int) -> None:
+        self.last_time_ns = ts_ns
+        self.log.skip(self.index.last + 1, next_seq - 1)
+
     def remove(self, seq: int, *, erase: bool = False) -> bool:
         return self.log.remove((seq,), erase=erase) > 0
 

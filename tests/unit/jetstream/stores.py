@@ -55,6 +55,10 @@ class ListStore:
         self.last_seq, self.last_ts_ns = seq, ts_ns
         self._settle()
 
+    def skip_to(self, next_seq: int, ts_ns: int) -> None:
+        for seq in range(self.last_seq + 1, next_seq):
+            self.skip(seq, ts_ns)
+
     def remove(self, seq: int, *, erase: bool = False) -> bool:
         found = self.held.pop(seq, None)
         self._settle()

@@ -239,6 +239,7 @@ class StreamSourceInfo:
     name: str = row("name", TEXT, default="")
     external: ExternalStream | None = row("external", Record(ExternalStream), default=None, omit=True)
     lag: int = row("lag", UINT64, default=0)
+    seq: int = row("seq", UINT64, default=0, omit=True)
     active_ns: int = row("active", DURATION, default=-1)
     error: dict[str, object] | None = row("error", ANY, default=None, omit=True)
     filter_subject: str = row("filter_subject", TEXT, default="", omit=True)

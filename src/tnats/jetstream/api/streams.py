@@ -241,6 +241,8 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
         created_ns=stream.record.created_ns,
         state=stream_state(stream),
         domain=stream.host.options.domain,
+        mirror=stream.intakes[0].info() if config.mirror is not None and stream.intakes else None,
+        sources=[intake.info() for intake in stream.intakes] if config.mirror is None else [],
         ts_ns=stream.host.wall_ns(),
     )
 

@@ -22,7 +22,7 @@ Message = tuple[bytes, bytes, bytes]
 Reply = tuple[bytes, bytes]
 """Reply subject, payload."""
 
-_APPEND, _REMOVE, _PURGE, _EXPIRE, _CONFIGURE = range(1, 6)
+_APPEND, _REMOVE, _PURGE, _EXPIRE, _CONFIGURE, _SKIP = range(1, 7)
 _PREFIX = struct.Struct("<BB")
 _APPEND_HEAD = struct.Struct("<QQII")
 _MESSAGE_HEAD = struct.Struct("<HII")
@@ -141,7 +141,15 @@ class Configure:
     config: bytes
 
 
-Entry = Append | Remove | Purge | Expire | Configure
+@attrs.frozen
+class Skip:
+    """A mirror's origin has nothing below `next_seq` any more: the sequences up to there are used up."""
+
+    next_seq: int
+    ts_ns: int
+
+
+Entry = Append | Remove | Purge | Expire | Configure | Skip
 
 
 def encode(entry: Entry) -> bytes:
@@ -156,6 +164,8 @@ def encode(entry: Entry) -> bytes:
         return _PREFIX.pack(FORMAT_VERSION, _PURGE) + head + entry.pattern
     if isinstance(entry, Expire):
         return _PREFIX.pack(FORMAT_VERSION, _EXPIRE) + struct.pack("<Q", entry.now_ns)
+    if isinstance(entry, Skip):
+        return _PREFIX.pack(FORMAT_VERSION, _SKIP) + struct.pack("<QQ", entry.next_seq, entry.ts_ns)
     return _PREFIX.pack(FORMAT_VERSION, _CONFIGURE) + entry.config
 
 
@@ -191,6 +201,8 @@ def decode(data: bytes) -> Entry:
         return Purge(data[at : at + size], seq, keep)
     if kind == _EXPIRE:
         return Expire(*struct.unpack_from("<Q", data, at))
+    if kind == _SKIP:
+        return Skip(*struct.unpack_from("<QQ", data, at))
     if kind == _CONFIGURE:
         return Configure(data[at:])
     raise InvariantBroken(f"stream log entry of unknown kind {kind}")

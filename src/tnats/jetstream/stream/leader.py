@@ -35,7 +35,7 @@ from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream.batches import AtomicBatches, BatchBudget
 from tnats.jetstream.stream.config import Discard, Retention, StreamConfig
 from tnats.jetstream.stream.counters import CounterTotals
-from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Reply
+from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Reply, Skip
 from tnats.jetstream.stream.fast_batches import SUFFIX, Control, FastBatches, parse_control
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.machine import StreamMachine
@@ -516,6 +516,9 @@ class StreamLeader:
         elif isinstance(entry, Remove | Purge):
             # A counter starts anew once its subject is empty; increments in flight go on from where they were.
             self._totals.retain(lambda subject: any(pending.last_seq_of(subject) for pending in self._in_flight))
+        elif isinstance(entry, Skip):
+            ensure(not self._in_flight, f"stream {self.config.name}: a mirror that takes publishes")
+            self._next_seq = self.machine.store.last_seq + 1
         else:
             self.reconfigure()
 
@@ -551,6 +554,13 @@ class StreamLeader:
                     if answer is not None:
                         answers.append((reply, answer))
         return answers + entry.after if entry.after else answers
+
+    def admit_sourced(self, messages: list[Message], now_ns: int) -> Admission:
+        """Store messages of another stream, which has judged them."""
+        entry = Append(self._next_seq, now_ns, [], [])
+        for message in messages:
+            self._store(message, b"", None, self.interest.drops(message[0]), None, entry)
+        return self._finish(entry, Admission())
 
     def reset(self) -> list[Advisory]:
         """Leadership began or ended: drop what only a leader has. The advisories of abandoned batches."""

@@ -23,7 +23,7 @@ from tnats.jetstream.api.fields import decode as decode_json
 from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.dedup import DuplicateWindow
-from tnats.jetstream.stream.entries import Append, Configure, Entry, Expire, Message, Purge, Remove
+from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Skip
 from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, nats_headers
 from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
@@ -77,8 +77,10 @@ class StreamMachine:
         elif isinstance(entry, Expire):
             for seq in self._expired(entry.now_ns):
                 self._remove(seq, applied)
+        elif isinstance(entry, Skip):
+            if entry.next_seq > self.store.last_seq + 1:
+                self.store.skip_to(entry.next_seq, entry.ts_ns)
         else:
-            assert isinstance(entry, Configure)
             self._configure(decode_json(StreamConfig, entry.config))
             self._enforce_all(applied)
         return applied

@@ -45,6 +45,9 @@ class StreamStore(Protocol):
     def skip(self, seq: int, ts_ns: int) -> None:
         """Use up the sequence `last_seq + 1` without a message."""
 
+    def skip_to(self, next_seq: int, ts_ns: int) -> None:
+        """Use up the sequences from `last_seq + 1` to `next_seq - 1` without messages."""
+
     def remove(self, seq: int, *, erase: bool = False) -> bool:
         """Take the message away, overwriting its bytes with `erase`; False if there is none."""
 

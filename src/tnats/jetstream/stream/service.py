@@ -31,7 +31,17 @@ from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
 from tnats.jetstream.stream.config import Retention, StreamConfig
-from tnats.jetstream.stream.entries import Append, Configure, Entry, Expire, Purge, Remove, Reply, encode
+from tnats.jetstream.stream.entries import (
+    Append,
+    Configure,
+    Entry,
+    Expire,
+    Message,
+    Purge,
+    Remove,
+    Reply,
+    encode,
+)
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.leader import Admission, StreamLeader
 from tnats.jetstream.stream.machine import Applied, StreamMachine
@@ -39,6 +49,7 @@ from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
+from tnats.jetstream.stream.sourcing import Intake, intakes_of
 from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -95,6 +106,9 @@ class StreamService:
         self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
         self._subscriptions: dict[str, Any] = {}
         self._republisher: Republisher | None = None
+        self.intakes: list[Intake] = []
+        self._intake_scope: trio.CancelScope | None = None
+        self._advanced: trio.Event | None = None
         self._is_writing = False
         self._checkpointing = trio.Lock()
 
@@ -109,13 +123,47 @@ class StreamService:
     def start(self) -> None:
         """Take in what is published from now on."""
         self._follow_config()
+        self._start_intakes()
         self._set_timer()
 
     def stop(self) -> None:
         """Take in nothing more."""
         self._client.close()
         self._subscriptions.clear()
+        self._stop_intakes()
         self.host.timers.set(self, None)
+
+    def _start_intakes(self) -> None:
+        """Follow the origins of mirror and sources."""
+        self._stop_intakes()
+        self.intakes = intakes_of(self, self.config)
+        if self.intakes:
+            self._intake_scope = trio.CancelScope()
+            self.host.spawn(self._take_in, self._intake_scope, self.intakes)
+
+    def _stop_intakes(self) -> None:
+        if self._intake_scope is not None:
+            self._intake_scope.cancel()
+            self._intake_scope = None
+        self.intakes = []
+
+    async def _take_in(self, scope: trio.CancelScope, intakes: list[Intake]) -> None:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                for intake in intakes:
+                    nursery.start_soon(intake.run)
+
+    async def store_sourced(self, messages: list[Message]) -> None:
+        """Store messages of another stream; returns when they are applied. Raises StorageError."""
+        admission = self.leader.admit_sourced(messages, self.host.wall_ns())
+        if admission.entry is not None:
+            await self.commit(admission.entry)
+
+    async def wait_advanced(self) -> None:
+        """Return when a message was stored since the call."""
+        if self._advanced is None:
+            self._advanced = trio.Event()
+        await self._advanced.wait()
 
     def _follow_config(self) -> None:
         config = self.config
@@ -261,6 +309,9 @@ class StreamService:
                 self._republish(self._republisher, entry, applied)
         elif isinstance(entry, Configure):
             self._follow_config()
+        if self._advanced is not None and isinstance(entry, Append):
+            self._advanced.set()
+            self._advanced = None
         if self.consumers:
             self._tell_consumers(applied)
         if done is not None:
@@ -373,8 +424,13 @@ class StreamService:
 
     async def reconfigure(self, config: StreamConfig) -> None:
         """An update that the catalogue already has. Raises StorageError."""
+        old = self.config
         self.record.config = config
         await self.commit(Configure(encode_config(config)))
+        if (config.mirror, config.sources) != (old.mirror, old.sources):
+            if config.mirror is None and old.mirror is not None:
+                self.account.advise(self.leader.reset())
+            self._start_intakes()
 
     async def checkpoint(self) -> None:
         """Let the journal forget what is applied. Raises StorageError."""

@@ -1,0 +1,248 @@
+"""Mirrors and sources whose origins are streams of the same account on this server.
+
+Theory of operation
+-------------------
+An `Intake` follows one origin. Its task reads what the origin has stored, in order, from where the stream left off,
+and hands it to the stream; then it waits until the origin has more. It asks for no more before the stream has stored
+what it has got, so a slow stream holds nothing in memory but one batch.
+
+*A mirror* keeps sequences and times: its entries are made here, not judged by the leader, and gaps of the origin become
+`Skip` entries. Where it left off is its last sequence.
+
+*A source* gets sequences of the stream, after its own publishes and those of other sources as they come; each message
+says in a header where it comes from. Where it left off is told by the newest message that has its header.
+
+An intake is a consumer in the eyes of the origin's retention: what it has not stored yet is needed, and when it has,
+a work queue or an interest stream may let go of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tnats.jetstream.api.messages import StreamSourceInfo
+from tnats.jetstream.store import content
+from tnats.jetstream.stream.config import StreamConfig, StreamSource
+from tnats.jetstream.stream.entries import Append, Message, Skip
+from tnats.jetstream.stream.headers import ROLLUP, STREAM_SOURCE
+from tnats.limits import SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
+from tnats.runtime.api import DiskError
+from tnats.storage.errors import StorageError
+from tnats.storage.message_log import Message as Stored
+from tnats.subjects.draw import Draw
+from tnats.subjects.tokens import subject_matches, to_bytes
+from tnats.subjects.transforms import Transform
+from tnats.wire.headers import get_header, remove_headers_with_prefix, set_header
+
+if TYPE_CHECKING:
+    from tnats.jetstream.stream.service import StreamService
+
+RETRY_NS = 2 * SECOND_NS
+"""How long an intake rests when its origin is not there, or its stream could not store."""
+
+NOT_TAKEN = (STREAM_SOURCE + b":", b"Nats-Expected-", b"Nats-Batch-")
+"""Headers that meant something to the origin alone."""
+
+
+@attrs.frozen
+class _Rule:
+    """What is taken, and what its subject becomes."""
+
+    pattern: bytes
+    transform: Transform | None
+
+
+class Intake:
+    """See the module's text. A `ConsumerView` of its origin."""
+
+    def __init__(self, stream: StreamService, source: StreamSource, *, is_mirror: bool) -> None:
+        self.source = source
+        self.next_seq = 0
+        """Where it reads on in the origin; 0: not known yet."""
+        self._stream = stream
+        self._is_mirror = is_mirror
+        self._origin: StreamService | None = None
+        self._last_active_ns: int | None = None
+        transforms = [(one.src, one.dest) for one in source.subject_transforms]
+        rules = transforms or [(source.filter_subject, "")]
+        self._rules = [
+            _Rule(to_bytes(src or ">"), Transform(src or ">", dest) if dest else None) for src, dest in rules
+        ]
+        filters = b",".join(rule.pattern for rule in self._rules)
+        targets = b",".join(to_bytes(dest or ">") for _, dest in rules)
+        self._name = to_bytes(source.name)
+        self._label = b"%b %b" % (filters, targets)
+
+    @property
+    def _key(self) -> str:
+        return f"intake {self._stream.record.number} {self._label!r}"
+
+    # ------------------------------------------------------------------ the origin's retention
+
+    def wants_subject(self, subject: bytes) -> bool:
+        return any(subject_matches(rule.pattern, subject) for rule in self._rules)
+
+    def needs(self, seq: int) -> bool:
+        return seq >= self.next_seq
+
+    # ------------------------------------------------------------------ running
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        clock = self._stream.host.runtime.clock
+        try:
+            while True:
+                origin = self._stream.account.streams.get(self.source.name)
+                if origin is not None and origin is not self._stream:
+                    self._origin = origin
+                    self.next_seq = self.next_seq or await self._resume_at(origin)
+                    origin.interest.put(self._key, self)
+                    try:
+                        await self._follow(origin)
+                    except StorageError as failure:
+                        self._stream.host.log.warn(f"JetStream stream '{self._stream.name}' cannot source: {failure}")
+                    self._leave()
+                await clock.sleep_ns(RETRY_NS)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._origin is not None:
+            self._origin.interest.discard(self._key)
+            self._origin = None
+
+    async def _follow(self, origin: StreamService) -> None:
+        while self._stream.account.streams.get(self.source.name) is origin:
+            stored, next_seq = await self._read(origin)
+            if next_seq == self.next_seq:
+                await origin.wait_advanced()
+                continue
+            if stored:
+                self._last_active_ns = self._stream.host.mono_ns()
+                if self._is_mirror:
+                    await self._mirror(stored)
+                else:
+                    await self._take_in(stored)
+            self.next_seq = next_seq
+            origin.done_with([message.sequence for message in stored], None)
+
+    async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
+        """Wanted messages of the origin, a bounded number, and where to read on."""
+        found: list[Stored] = []
+        size = 0
+        seq = origin.store.next_seq(self.next_seq)
+        while seq and len(found) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
+            subject = origin.store.subject_of(seq)
+            if subject is not None and self.wants_subject(subject):
+                try:
+                    message = origin.store.load_nowait(seq) or await origin.store.load(seq)
+                except (KeyError, StorageError, DiskError):
+                    pass  # removed meanwhile, or damaged, which the origin has reported
+                else:
+                    found.append(message)
+                    size += len(message.headers) + len(message.payload)
+            next_seq = seq + 1
+            seq = origin.store.next_seq(next_seq)
+            if not seq:
+                return found, next_seq
+        return found, seq or max(self.next_seq, origin.store.last_seq + 1)
+
+    # ------------------------------------------------------------------ storing
+
+    async def _mirror(self, stored: list[Stored]) -> None:
+        """Store messages at their own sequences and times."""
+        stream = self._stream
+        run: list[Message] = []
+        first = 0
+        time_ns = 0
+        for one in stored:
+            if run and (one.sequence != first + len(run) or one.time_ns != time_ns):
+                await stream.commit(Append(first, time_ns, run, []))
+                run = []
+            if not run:
+                first, time_ns = one.sequence, one.time_ns
+                if first <= stream.store.last_seq:
+                    continue
+                if first > stream.store.last_seq + 1:
+                    await stream.commit(Skip(first, time_ns))
+            run.append(self._changed(one))
+        if run:
+            await stream.commit(Append(first, time_ns, run, []))
+
+    async def _take_in(self, stored: list[Stored]) -> None:
+        """Store messages behind what the stream has, each with a word on where it comes from."""
+        messages = []
+        for one in stored:
+            subject, headers, payload = self._changed(one)
+            for prefix in NOT_TAKEN:
+                headers = remove_headers_with_prefix(headers, prefix)
+            if not self._stream.config.allow_rollup_hdrs:
+                headers = remove_headers_with_prefix(headers, ROLLUP + b":")
+            place = b"%b %d %b %b" % (self._name, one.sequence, self._label, one.subject)
+            messages.append((subject, set_header(headers, STREAM_SOURCE, place), payload))
+        await self._stream.store_sourced(messages)
+
+    def _changed(self, stored: Stored) -> Message:
+        subject, headers, payload = content(stored)
+        draw: Draw = self._stream.host.draw
+        for rule in self._rules:
+            if rule.transform is not None and rule.transform.matches(subject):
+                return rule.transform.apply(subject, draw), headers, payload
+        return subject, headers, payload
+
+    # ------------------------------------------------------------------ places
+
+    async def _resume_at(self, origin: StreamService) -> int:
+        if self._is_mirror:
+            last = self._stream.store.last_seq
+            if last:
+                return last + 1
+        else:
+            last = await self._last_taken()
+            if last:
+                return last + 1
+        if self.source.opt_start_time_ns is not None:
+            return max(origin.store.seq_at_time(self.source.opt_start_time_ns), 1)
+        return max(self.source.opt_start_seq, 1)
+
+    async def _last_taken(self) -> int:
+        """The origin's sequence in the newest message that came from here; 0 if there is none."""
+        store = self._stream.store
+        seq = store.index.previous_live(store.last_seq)
+        while seq:
+            try:
+                message = store.load_nowait(seq) or await store.load(seq)
+                place = get_header(message.headers, STREAM_SOURCE)
+            except (KeyError, StorageError, DiskError):
+                place = None
+            if place is not None:
+                name, _, rest = place.partition(b" ")
+                number, _, rest = rest.partition(b" ")
+                if name == self._name and rest.startswith(self._label + b" ") and number.isdigit():
+                    return int(number)
+            seq = store.index.previous_live(seq - 1)
+        return 0
+
+    def info(self) -> StreamSourceInfo:
+        """How far it has come."""
+        active_ns = -1
+        if self._last_active_ns is not None:
+            active_ns = self._stream.host.mono_ns() - self._last_active_ns
+        lag = max(self._origin.store.last_seq + 1 - self.next_seq, 0) if self._origin is not None else 0
+        return StreamSourceInfo(
+            name=self.source.name,
+            lag=lag,
+            seq=0 if self._is_mirror else max(self.next_seq - 1, 0),
+            active_ns=active_ns,
+            filter_subject=self.source.filter_subject,
+            subject_transforms=self.source.subject_transforms,
+        )
+
+
+def intakes_of(stream: StreamService, config: StreamConfig) -> list[Intake]:
+    """The intakes that a configuration asks for, in its order."""
+    if config.mirror is not None:
+        return [Intake(stream, config.mirror, is_mirror=True)]
+    return [Intake(stream, source, is_mirror=False) for source in config.live_sources()]
