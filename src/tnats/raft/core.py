@@ -62,8 +62,12 @@ class Core:
         self.seen: dict[NodeId, int] = dict(hard.seen)
         self.memory = memory  # what was forgotten: SOUND, DIRTY, SHORT or AMNESIC
         self.since = hard.since
-        if memory is Standing.AMNESIC and hard.standing is not Standing.AMNESIC:
-            self.since = self.incarnation
+        if memory is Standing.AMNESIC:
+            if hard.standing is not Standing.AMNESIC:
+                self.since = self.incarnation
+            elif memberships.current.counts_again(node, self.since):
+                self.memory = memory = Standing.SOUND  # admitted before the stop, and only that was not noted yet
+                self.since = 0
         self.failed = False
         self.standing = memory if memory else (Standing.FAULTY if log.faulty else Standing.SOUND)
 

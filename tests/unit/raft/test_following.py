@@ -1,4 +1,4 @@
-"""Following with a snapshot and damage behind it."""
+"""Starting and following with damage in the log, or with an admission that was not noted yet."""
 
 from __future__ import annotations
 
@@ -67,3 +67,15 @@ def test_an_append_that_contradicts_the_name_replaces_what_was_never_committed()
     machine.step(append((2, 5), 6, 2, 2))
     assert machine.log.faulty == []
     assert machine.log.terms == [2, 2, 2]
+
+
+def test_an_admission_in_the_log_counts_at_the_next_start() -> None:
+    """A replica that stopped between the entry that admits it again and noting so is sound when it starts; one whose
+    amnesia is later than that entry is not."""
+    since = 5 << 16
+    members = Membership(4, (Member(1, since), Member(2), Member(3)))
+    for own, expected in ((since, Standing.SOUND), (since + (1 << 16), Standing.AMNESIC)):
+        hard = HardState(term=3, incarnation=own, standing=Standing.AMNESIC, since=own)
+        restored = Restored(hard, SnapshotMeta(5, 2, members), 5, [2], [], [members], 5, 5, Standing.AMNESIC)
+        machine = Machine(1, restored, Options(), random.Random(1))
+        assert machine.standing is expected
