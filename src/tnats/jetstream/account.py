@@ -122,7 +122,7 @@ class AccountService:
             consumer.ack(message, now_ns)
             touched[consumer.record.number] = consumer
         for consumer in touched.values():
-            consumer.settle()
+            consumer.end_acks(now_ns)
 
     def _on_pulls(self, batch: list[Inbound]) -> None:
         touched: dict[int, ConsumerService] = {}

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tnats.limits import MIB
 from tnats.storage.index import PLACE_MIN, SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog
+from tnats.storage.stream_log import StreamLog
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
+RECENT_BYTES_MAX = 8 * MIB
+RECENT_COST = 300
+"""Memory for the newest messages of one stream, and what each of them takes beside its bytes."""
 SHORT_RANGE = 512
 """Sequences that are looked at one by one rather than through the table of subjects."""
 KNOWN_SUBJECTS_MAX = 100_000
@@ -28,6 +33,10 @@ class IndexedStore:
         self.last_time_ns = log.last_time_ns
         self._aside: dict[int, tuple[int, bytes, int, int, int]] = {}
         self._matchers: dict[tuple[bytes, ...], _Matcher] = {}
+        self._recent: dict[int, Content] = {}
+        """The newest messages of a log in files: consumers mostly want what has just come."""
+        self._recent_bytes_max = RECENT_BYTES_MAX if isinstance(log, StreamLog) else 0
+        self._recent_bytes = 0
 
     # ------------------------------------------------------------------ figures
 
@@ -67,7 +76,10 @@ class IndexedStore:
             if held is not None:
                 self.index.put(*held)
                 return
-        self.log.hold((Message(seq, ts_ns, subject, headers, payload),))
+        content = (subject, headers, payload)
+        self.log.hold((Message(seq, ts_ns, *content),))
+        if self._recent_bytes_max:
+            self._remember(seq, (content,))
 
     def append_run(self, ts_ns: int, messages: Sequence[Content]) -> None:
         if self._aside:
@@ -75,7 +87,18 @@ class IndexedStore:
                 self.append(self.index.last + 1, ts_ns, subject, headers, payload)
             return
         self.last_time_ns = ts_ns
+        first = self.index.last + 1
         self.log.hold_run(ts_ns, messages)
+        if self._recent_bytes_max:
+            self._remember(first, messages)
+
+    def _remember(self, first: int, messages: Sequence[Content]) -> None:
+        recent = self._recent
+        recent.update(zip(range(first, first + len(messages)), messages, strict=True))
+        self._recent_bytes += sum([len(head) + len(body) for _, head, body in messages]) + RECENT_COST * len(messages)
+        while self._recent_bytes > self._recent_bytes_max:
+            _, headers, payload = recent.pop(next(iter(recent)))
+            self._recent_bytes -= len(headers) + len(payload) + RECENT_COST
 
     def skip(self, seq: int, ts_ns: int) -> None:
         self.last_time_ns = ts_ns
@@ -190,11 +213,14 @@ class IndexedStore:
 
     def load_nowait(self, seq: int) -> Message | None:
         """The message if it can be had without waiting. Raises as `MessageLog.load_nowait`."""
+        content = self._recent.get(seq)
+        if content is not None and self.index.place(seq) >= PLACE_MIN:
+            return Message(seq, self.index.time_ns(seq), *content)
         return self.log.load_nowait(seq)
 
     async def load(self, seq: int) -> Message:
         """The message. Raises KeyError, DataDamaged, DiskError."""
-        return await self.log.load(seq)
+        return self.load_nowait(seq) or await self.log.load(seq)
 
     # ------------------------------------------------------------------ recovery
 

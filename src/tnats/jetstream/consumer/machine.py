@@ -227,15 +227,20 @@ class ConsumerMachine:
 
     def ack(self, subject: bytes, body: bytes, reply: bytes, now_ns: int) -> Effects:
         """An acknowledgement came on one of this consumer's `$JS.ACK` subjects."""
+        self.take_ack(subject, body, reply, now_ns)
+        return self._done(now_ns)
+
+    def take_ack(self, subject: bytes, body: bytes, reply: bytes, now_ns: int) -> None:
+        """`ack` as one of many: what comes of it is in the effects of the `resume` that ends the batch."""
         place = parse_subject(subject)
         if place is None:
-            return self._done(now_ns)
+            return
         self._last_activity_ns = now_ns
         ack = parse_body(body)
         if ack.word == Word.NEXT:
             self._acknowledge(place, now_ns)
             self._request(reply, requests.parse_body(ack.rest), now_ns)
-            return self._done(now_ns)
+            return
         if ack.word == Word.ACK:
             self._acknowledge(place, now_ns)
         elif ack.word == Word.NAK:
@@ -246,7 +251,6 @@ class ConsumerMachine:
             self._terminate(place, ack, now_ns)
         if reply and self._was_delivered(place):
             self._effects.acked_replies.append(reply)
-        return self._done(now_ns)
 
     def _was_delivered(self, place: Place) -> bool:
         # Made-up places get no answer: it would say that something was acknowledged.

@@ -135,10 +135,15 @@ class ConsumerService:
         self._carry_out(self.machine.pull(message.reply, body, self.host.mono_ns(), is_supported=supports(level)))
 
     def ack(self, message: Inbound, now_ns: int) -> None:
-        """An acknowledgement; `settle` follows."""
+        """One of a batch of acknowledgements; `end_acks` follows."""
         size = message.header_size
         body = message.data[size:] if size else message.data
-        self._carry_out(self.machine.ack(message.subject, body, message.reply, now_ns))
+        self.machine.take_ack(message.subject, body, message.reply, now_ns)
+
+    def end_acks(self, now_ns: int) -> None:
+        """The batch is complete."""
+        self._carry_out(self.machine.resume(now_ns))
+        self.settle()
 
     def flow_answered(self, subject: bytes) -> None:
         """An answer to flow control."""
