@@ -56,7 +56,7 @@ class Checkers:
         machine = host.machine
         assert machine is not None
         node = host.node
-        if restored.memory is Standing.AMNESIC:
+        if machine.core.memory is Standing.AMNESIC:
             self.epochs[node] = self.epochs.get(node, 0) + 1
             self.acted_term[node] = 0
         elif machine.term < self.acted_term.get(node, 0):
@@ -68,7 +68,7 @@ class Checkers:
             raise Violation("C27", f"node {node} starts from a snapshot at {restored.snapshot.index} that is not one")
         self.commit_of[node] = machine.log.commit
         self.handed_out[node] = machine.log.applying
-        self.forgetful[node] = restored.memory is not Standing.SOUND
+        self.forgetful[node] = machine.core.memory is not Standing.SOUND
 
     def stopped(self, host: Host) -> None:
         self.reads = {key: value for key, value in self.reads.items() if key[0] != host.node}
