@@ -181,9 +181,11 @@ class StreamService:
 
     def ingest(self, batch: list[Inbound]) -> None:
         """Take in what was published on the stream's subjects."""
-        if self._pending_bytes and self._is_flooded(len(batch)):
-            self._refuse(batch, errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
-        elif self.trouble is not None:
+        room = self._room()
+        if len(batch) > room:
+            self._refuse(batch[room:], errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
+            batch = batch[:room]
+        if self.trouble is not None:
             self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(self.trouble)))
         elif self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
             self._refuse(batch, errors.STORAGE_RESOURCES_EXCEEDED())
@@ -194,9 +196,13 @@ class StreamService:
         else:
             self._admit(batch)
 
-    def _is_flooded(self, count: int) -> bool:
+    def _room(self) -> int:
+        """How many messages may be taken in now."""
         options = self.host.options
-        return self._pending_bytes >= options.ingest_bytes_max or self._pending_msgs + count > options.ingest_msgs_max
+        waiting = sum(map(len, self._waiting)) if self._waiting else 0
+        if self._pending_bytes >= options.ingest_bytes_max:
+            return 0
+        return max(options.ingest_msgs_max - self._pending_msgs - waiting, 0)
 
     def _admit(self, batch: list[Inbound]) -> None:
         self._take(self.leader.admit(batch, self.host.wall_ns()))

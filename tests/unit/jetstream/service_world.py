@@ -1,0 +1,95 @@
+"""A world with one server that has JetStream, and a machine for its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import orjson
+import trio
+
+import tnats.server.jetstream  # noqa: F401 - nothing is imported inside a simulation
+from tnats.client import Client, ClientError
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import Runtime
+from tnats.runtime.sim.node import Node as Machine
+from tnats.runtime.sim.world import Outcome, Settings, World, run_world
+from tnats.server.compose import build
+from tnats.server.config.jetstream import JetStreamOptions
+from tnats.server.config.options import Options
+from tnats.server.node import Node
+
+STORE = "/data/jetstream"
+
+
+@attrs.define
+class Stage:
+    """What a scene is given."""
+
+    world: World
+    machine: Machine
+    runtime: Runtime
+    """Of the clients."""
+    nodes: list[Node]
+
+    @property
+    def node(self) -> Node:
+        """The server that runs now."""
+        return self.nodes[-1]
+
+    async def sleep(self, seconds: float) -> None:
+        await self.world.sleep_ns(round(seconds * SECOND_NS))
+
+    async def restart(self) -> None:
+        """Kill the server's process and start it again."""
+        self.machine.kill()
+        await self.machine.wait_ended()
+        self.machine.start()
+        await self.sleep(1)
+
+
+def play(seed: int, scene: Callable[[Stage], Awaitable[object]]) -> Outcome[object]:
+    """Run `scene` beside a server; its value is the outcome's."""
+
+    async def main(world: World) -> object:
+        outcome: list[object] = []
+        nodes: list[Node] = []
+
+        async def serve(runtime: Runtime) -> None:
+            nodes.append(build(runtime, Options(jetstream=JetStreamOptions(enabled=True, store_dir=STORE))))
+            await nodes[-1].run()
+
+        async def clients(runtime: Runtime) -> None:
+            outcome.append(await scene(Stage(world, server, runtime, nodes)))
+
+        server = world.node("server")
+        server.start(serve)
+        await world.sleep_ns(SECOND_NS)
+        machine = world.node("clients")
+        machine.start(clients)
+        await machine.wait_ended()
+        return outcome[0]
+
+    return run_world(seed, main, Settings(buggify=False))
+
+
+async def call(client: Client, subject: str, body: object = None) -> dict[str, object]:
+    """A JetStream request, until it is answered."""
+    while True:
+        try:
+            answer = await client.request(f"$JS.API.{subject}", orjson.dumps(body) if body else b"", timeout_s=2)
+        except ClientError:
+            await trio.lowlevel.checkpoint()
+        else:
+            found: dict[str, object] = orjson.loads(answer.data)
+            return found
+
+
+async def publish(client: Client, subject: str, payload: bytes = b"") -> dict[str, object] | None:
+    """Publish once; the answer, None if there was none."""
+    try:
+        answer = await client.request(subject, payload, timeout_s=1)
+    except ClientError:
+        return None
+    found: dict[str, object] = orjson.loads(answer.data)
+    return found

@@ -1,0 +1,96 @@
+"""The whole server on a disk that refuses, in simulation: what it says, and that it comes back."""
+
+from __future__ import annotations
+
+import base64
+import errno
+
+import attrs
+from tests.unit.jetstream.service_world import Stage, call, play, publish
+
+from tnats.client import connect
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault
+
+
+def test_a_full_disk_refuses_and_recovers() -> None:
+    """While there is no space nothing is acknowledged; afterwards publishes work, and every ack was true."""
+
+    async def scene(stage: Stage) -> None:
+        acked = {}
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            for number in range(30):
+                if number == 10:
+                    full = DiskFault(("write", "create", "resize"), Fail(errno.ENOSPC))
+                    stage.machine.drive.faults.append(full)
+                elif number == 20:
+                    stage.machine.drive.faults.clear()
+                    await stage.sleep(2)
+                answer = await publish(client, "s", b"%d" % number)
+                if answer is not None and "error" not in answer:
+                    assert not 10 <= number < 20, answer
+                    acked[number] = answer["seq"]
+            assert sorted(acked) == [*range(10), *range(20, 30)]
+            await stage.restart()
+            state = (await call(client, "STREAM.INFO.S"))["state"]
+            assert isinstance(state, dict)
+            assert state["messages"] >= len(acked)
+            for number, seq in acked.items():
+                message = (await call(client, "STREAM.MSG.GET.S", {"seq": seq}))["message"]
+                assert isinstance(message, dict)
+                assert message["data"] == _base64(b"%d" % number)
+
+    play(1, scene).unwrap()
+
+
+def test_a_failed_sync_freezes_the_store() -> None:
+    """After a failed sync nothing is acknowledged and the health check says so; reads go on; a restart heals it."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            assert (await publish(client, "s", b"1")) == {"stream": "S", "seq": 1}
+            stage.machine.drive.faults.append(DiskFault(("sync",), SyncFault("once"), times=1))
+            assert await publish(client, "s", b"2") is None
+            stage.machine.drive.faults.clear()
+            answer = await publish(client, "s", b"3")
+            assert answer is not None
+            assert "takes no more writes" in str(answer["error"])
+            assert stage.node.jetstream is not None
+            assert any("takes no more writes" in line for line in stage.node.jetstream.health())
+            assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 1})
+            await stage.restart()
+            answer = await publish(client, "s", b"4")
+            assert answer is not None
+            assert "error" not in answer
+            assert stage.node.jetstream is not None
+            assert stage.node.jetstream.health() == []
+
+    play(1, scene).unwrap()
+
+
+def test_a_flood_is_refused() -> None:
+    """Beyond the bound on what waits to be stored publishers are told 429 at once, and nothing of it is stored."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            assert stage.node.jetstream is not None
+            stream = stage.node.jetstream.accounts["$G"].streams["S"]
+            stream.host.options = attrs.evolve(stream.host.options, ingest_msgs_max=10)
+            heard = client.subscribe("heard")
+            for number in range(200):
+                client.publish_nowait("s", b"%d" % number, reply="heard")
+            answers = [await heard.next_message(5) for _ in range(200)]
+            refused = [one for one in answers if b"10167" in one.data]
+            assert refused
+            assert all(one.status == 429 for one in refused)
+            state = (await call(client, "STREAM.INFO.S"))["state"]
+            assert isinstance(state, dict)
+            assert state["messages"] == len(answers) - len(refused)
+
+    play(1, scene).unwrap()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
