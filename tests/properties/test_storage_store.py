@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -13,9 +13,9 @@ from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.runtime.sim.disk_faults import damage_tail, restore_chunks, save_chunks
+from tnats.runtime.sim.disk_faults import DiskFault, SyncFault, damage_tail, restore_chunks, save_chunks
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import DataDamaged, StoreFull, StoreRefused
+from tnats.storage.errors import DataDamaged, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
@@ -148,6 +148,52 @@ async def check(image: DiskImage, acked: Expected, wanted: Expected) -> None:
         assert store.health() == []
         assert not store.lost_unsynced
         assert {name: await content(await open_and_replay(store, name)) for name in store.stream_names} == found
+
+
+def test_a_failed_sync_that_leaves_pages_clean_loses_nothing() -> None:
+    """A sync fails once and its pages count as clean; the process starts again, goes on, and then power is lost."""
+
+    async def test() -> None:
+        fired = 0
+        for skip in range(40):
+            rng = random.Random(skip)
+            drive = SimDrive(random.Random(5))
+            rule = DiskFault(("sync",), SyncFault("once"), rng.choice(("*.seg", "*.part", "*")), skip=skip, times=1)
+            wanted: Expected = {"a": {}, "b": {}}
+            for life in range(2):
+                async with store_on(drive, seed=life, clean=False) as store:
+                    streams = {name: await open_and_replay(store, name) for name in wanted}
+                    for name, stream in streams.items():
+                        wanted[name] = await content(stream)
+                    drive.faults[:] = [] if life else [rule]
+                    with suppress(StoreFrozen):
+                        for step in range(24):
+                            await change(rng.choice(list(streams.values())), wanted, rng)
+                            if step % 5 == 4:
+                                await store.shorten()
+                                await rng.choice(list(streams.values())).checkpoint(store.journal)
+                drive.faults.clear()
+                drive.locks.clear()  # the process is gone
+            fired += rule.fired
+            drive.power_loss(rng.choice((CrashPolicy.STRICT, CrashPolicy.LAZYFS, CrashPolicy.SUBSET)))
+            await check(drive.image, wanted, wanted)
+        assert fired > 20
+
+    run(test)
+
+
+async def change(stream: OpenStream, wanted: Expected, rng: random.Random) -> None:
+    """Append or remove a message."""
+    live = wanted[stream.name]
+    if live and rng.random() < 0.4:
+        victim = rng.choice(list(live))
+        await propose(stream, b"-%d" % victim)
+        del live[victim]
+    else:
+        sequence = stream.log.index.last + 1
+        payload = b"%d" % sequence * rng.choice((1, 100, 900))
+        await propose(stream, b"%d %s" % (sequence, payload))
+        live[sequence] = payload
 
 
 def test_the_journal_stays_short() -> None:

@@ -411,6 +411,24 @@ class Journal:
             self._rolled.set()
         self._current = part
 
+    async def secure(self, recovery: Recovery) -> bool:
+        """Make durable what was read and is about to be built on; frozen, and False, when that fails.
+
+        The last run's sync may have failed, and a failed sync can leave pages that count as clean though the medium
+        does not have them: another sync would write nothing. So what is not known to have been durable is written again.
+        """
+        if not recovery.parts or recovery.parts[-1].number not in self._files:
+            return True
+        file, _ = self._files[recovery.parts[-1].number]
+        try:
+            if recovery.unproved is not None:
+                offset, data = recovery.unproved
+                file.pwrite([data], offset)
+            await file.sync()
+        except DiskError as exc:
+            self._freeze(exc)
+        return self.frozen is None
+
     async def begin(self, recovery: Recovery) -> None:
         """Write the first part of this run: the table, where the last part ends, and what is carried over from it.
 

@@ -44,13 +44,10 @@ async def open_journal(
     for part in recovery.parts:
         for offset, value in part.corrected:
             files[part.number][0].pwrite([bytes([value])], offset)
-    for part in recovery.parts[-1:]:
-        if part.number in files:
-            # What was read from the page cache is about to be built on.
-            await files[part.number][0].sync()
     journal = Journal(disk, clock, entropy, directory, store_id, options, recovery)
     journal._files = files
-    await journal.begin(recovery)
+    if await journal.secure(recovery):
+        await journal.begin(recovery)
     return journal
 
 

@@ -158,6 +158,10 @@ class Recovery:
     """(number, end) of the last part, to be written into the next one."""
     carried: list[hot.Record] = attrs.field(factory=list)
     """Entries kept from behind a torn hole, to be written into the next part."""
+    unproved: tuple[int, bytes] | None = None
+    """(file offset, bytes) of the last part's records that nothing says were ever durable."""
+    damaged_bytes: int = 0
+    """How much of the journal could not be read: bounds how many lost entries and messages there can be."""
 
 
 def recover(parts: list[PartContent], directory: str) -> Recovery:
@@ -249,16 +253,21 @@ class _Replay:
             torn = [start for start, _ in holes if start >= promise]
             summary.end = torn[0] if torn else max(promise, scan.end)
             result.seal = (part.number, summary.end)
+            if found.promise < scan.end:
+                result.unproved = (found.promise, bytes(scan.data[found.promise : scan.end]))
 
     def missing(self, first: int, last: int) -> None:
         text = f"journal parts {first} to {last}"
         self.result.findings.append(Finding("missing", self.directory, first, last + 1, text=text))
-        self.unknown_bytes += MISSING_PART_BYTES * (last - first + 1)
-        self.accounted.clear()
+        self.swallow(MISSING_PART_BYTES * (last - first + 1))
 
     def damaged(self, path: str, start: int, end: int, text: str = "") -> None:
         self.result.findings.append(Finding("damaged", path, start, end, text=text))
-        self.unknown_bytes += end - start
+        self.swallow(end - start)
+
+    def swallow(self, size: int) -> None:
+        self.unknown_bytes += size
+        self.result.damaged_bytes += size
         self.accounted.clear()
 
     def walk(

@@ -29,7 +29,7 @@ import trio
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.commit_log import LocalLog
-from tnats.storage.errors import StorageError, StoreRefused
+from tnats.storage.errors import StorageError, StoreFrozen, StoreRefused
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.journal_open import open_journal
 from tnats.storage.record import Finding, alarms
@@ -105,6 +105,8 @@ class Store:
         self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
         self._adopted: set[str] = set()
         self._boot_id = ""
+        self._ended_clean = False
+        """Whether the last run ended in order."""
         self.journal: Journal
 
     @property
@@ -145,6 +147,7 @@ class Store:
             options=self._options.streams,
             note=commit.note[: NOTE.size],
             first_sequence=None if name in self._adopted else first_sequence,
+            erase_again=not self._ended_clean,
         )
         if name in self._adopted:
             # The journal may have had more than the segments: nobody knows, and no sequence is given out twice.
@@ -239,7 +242,9 @@ class Store:
         """After `run`: close the files and, if all is durable, say so in the marker. Raises DiskError."""
         for stream in self._streams.values():
             await stream.log.close()
-        clean = self.journal.frozen is None
+        clean = self.journal.frozen is None and not any(
+            isinstance(stream.log.trouble, StoreFrozen) for stream in self._streams.values()
+        )
         self.journal.close_files()
         if clean:
             await self._write_marker(is_clean=True)
@@ -330,6 +335,7 @@ class Store:
             self._findings.append(Finding("damaged", path, 0, max(1, len(data)), text="taken for a loss of power"))
             return
         self.incarnation = latest.index + 1
+        self._ended_clean = bool(latest.stamp)
         self.lost_unsynced = not latest.stamp and latest.key.decode() != self._boot_id
 
     def _marker(self, offset: int, *, is_clean: bool) -> bytearray:

@@ -11,6 +11,8 @@ Theory of operation
   (`hot.ERASED`). Not before, so that no content goes before its removal is durable. Gaps are merged when a segment is
   given up. So a sequence of which no file knows anything is *lost*, never silently skipped.
 * The checkpoint's note (kept by the journal) says what the files must hold at least.
+* What the last durable checkpoint does not cover is written again when the log is opened. It was read from the page
+  cache, and after a failed sync that may show what the medium does not have, and a later sync would not write it.
 * A segment with damaged bytes is never compacted, and set aside instead of removed.
 
 Errors: see `MessageLog.append`. A failed write or sync freezes the log; no space keeps messages in memory until the
@@ -41,7 +43,9 @@ IN_MEMORY = PLACE_MIN
 RUN_MIN = 4
 """Fewer messages are put into the index one by one."""
 
-NOTE = struct.Struct("<QQQQ")
+NOTE = struct.Struct("<QQQQQQ")
+"""A checkpoint's note: first and last sequence, messages, bytes; number and end of the segment up to which all that
+was ever written is durable."""
 
 
 @attrs.define
@@ -229,9 +233,10 @@ class StreamLog:
     def _failure(self, exc: DiskError) -> StorageError:
         if exc.errno in NO_SPACE:
             return StoreFull(f"stream {self.name}: {exc}")
-        return self._freeze(exc)
+        return self.freeze(exc)
 
-    def _freeze(self, exc: DiskError) -> StoreFrozen:
+    def freeze(self, exc: DiskError) -> StoreFrozen:
+        """Take no more writes: what stands on the disk is not known any more."""
         self.trouble = StoreFrozen(f"stream {self.name} takes no more writes until the server is restarted: {exc}")
         return self.trouble
 
@@ -397,7 +402,7 @@ class StreamLog:
         await self._write_messages()
         if self.trouble is not None:
             raise self.trouble
-        note = NOTE.pack(self.index.start, self.index.last, self.index.messages, self.index.bytes)
+        state = (self.index.start, self.index.last, self.index.messages, self.index.bytes)
         try:
             async with self._writing:
                 await self._compact()
@@ -405,9 +410,11 @@ class StreamLog:
         except DiskError as exc:
             self.trouble = self._failure(exc)
             raise self.trouble from exc
+        current = self.current
+        durable = (self.next_number, 0) if current is None else (current.number, current.end)
         await self._sync_segments(doomed)
         self._doomed += [each for each in doomed if each not in self._doomed]
-        return note
+        return NOTE.pack(*state, *durable)
 
     async def _sync_segments(self, doomed: list[Segment]) -> None:
         try:
@@ -423,7 +430,7 @@ class StreamLog:
             for each in new:
                 each.is_new = False
         except DiskError as exc:  # whatever the reason: what a failed sync left behind is unknown
-            raise self._freeze(exc) from exc
+            raise self.freeze(exc) from exc
 
     async def _open_to_sync(self, holder: Segment) -> File:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tnats.runtime.api import Clock, Disk
+from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.index import LOST, MessageIndex
 from tnats.storage.segment import SegmentHeader
@@ -28,24 +28,29 @@ async def open_stream_log(
     options: StreamLogOptions,
     note: bytes = b"",
     first_sequence: int | None = 1,
+    erase_again: bool = False,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`. `first_sequence` is for
-    a log without a note; None takes the lowest sequence that is found. Raises StoreRefused, DiskError.
+    a log without a note; None takes the lowest sequence that is found. `erase_again` after an end that was not clean:
+    erasures may not have reached the medium. Raises StoreRefused, DiskError.
     """
     await disk.mkdir(directory)
     await disk.sync_dir(directory.rpartition("/")[0])
     log = StreamLog(disk, clock, entropy, directory, name, store_id, options)
-    await _Opening(log, disk, store_id).run(note, first_sequence)
+    await _Opening(log, disk, store_id, erase_again=erase_again).run(note, first_sequence)
     return log
 
 
 class _Opening:
     """Builds a log's index from its segments."""
 
-    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes) -> None:
+    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes, *, erase_again: bool) -> None:
         self.log = log
+        self.erase_again = erase_again
+        self.durable = (0, 0)
+        """Number and end of the segment up to which all is known to have been durable."""
         self.disk = disk
         self.store_id = store_id
         self.latest_time_of = 0
@@ -56,7 +61,8 @@ class _Opening:
         start = first_sequence or 1
         last = start - 1
         if note:
-            start, last, messages, _ = NOTE.unpack(note)
+            start, last, messages, _, *durable = NOTE.unpack(note)
+            self.durable = (durable[0], durable[1])
             log.noted = (last, messages)
         log.index = MessageIndex(start)
         for entry in reversed(await self.disk.list(log.directory)):
@@ -95,6 +101,7 @@ class _Opening:
             log.findings += scan.findings
             for offset, value in scan.corrected:
                 file.pwrite([bytes([value])], offset)
+            self.write_again(holder, file, data)
             for found in reversed(scan.records):
                 self.take(holder, found, data)
             sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
@@ -103,6 +110,17 @@ class _Opening:
                 return
         file.close()
         holder.file = None
+
+    def write_again(self, holder: Segment, file: File, data: bytearray) -> None:
+        """See `StreamLog`; the next checkpoint syncs it."""
+        number, end = self.durable
+        start = end if holder.number == number else 0
+        if holder.number < number or start >= len(data) or self.log.trouble is not None:
+            return
+        try:
+            file.pwrite([memoryview(data)[start:]], start)
+        except DiskError as exc:
+            self.log.freeze(exc)
 
     def is_ours(self, header: SegmentHeader, number: int) -> bool:
         owner = (header.role, header.number, header.group, header.store_id)
@@ -116,6 +134,8 @@ class _Opening:
         elif kind == hot.ERASED:
             holder.note(index, index)
             self.log.index.skip(index, index)
+            if self.erase_again:
+                holder.erasures.append((position, index))
         elif kind == record.GAP:
             holder.note(index, index + stamp - 1)
             self.log.index.skip(index, index + stamp - 1)
