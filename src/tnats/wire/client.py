@@ -25,10 +25,13 @@ _SIZE_DIGITS_MAX = 9
 
 
 def split_arguments(line: bytes) -> list[bytes]:
-    """The arguments: separated by runs of space and tab; a stray CR separates too, VT and FF do not."""
-    if b"\v" in line or b"\f" in line:
-        return [one for one in line.replace(b"\t", b" ").replace(b"\r", b" ").split(b" ") if one]
-    return line.split()
+    """The arguments: separated by runs of space and tab. Any other byte belongs to one, a stray CR too."""
+    return [one for one in line.replace(b"\t", b" ").split(b" ") if one]
+
+
+def _split_loosely(line: bytes) -> list[bytes]:
+    """The arguments of SUB and UNSUB, where a stray CR separates as well (as nats-server 2.15.1 has it)."""
+    return split_arguments(line.replace(b"\r", b" "))
 
 
 def parse_size(digits: bytes) -> int:
@@ -58,7 +61,7 @@ def parse_hpub_arguments(line: bytes) -> tuple[bytes, bytes, int, int] | None:
 
 def parse_sub_arguments(line: bytes) -> tuple[bytes, bytes | None, bytes] | None:
     """`<subject> [queue] <sid>` as subject, queue and sid, or None: close."""
-    arguments = split_arguments(line)
+    arguments = _split_loosely(line)
     if len(arguments) == 2:
         return arguments[0], None, arguments[1]
     if len(arguments) == 3:
@@ -68,7 +71,7 @@ def parse_sub_arguments(line: bytes) -> tuple[bytes, bytes | None, bytes] | None
 
 def parse_unsub_arguments(line: bytes) -> tuple[bytes, int] | None:
     """`<sid> [max]` as sid and limit, or None: close. 0 means at once; so does a limit that is no number."""
-    arguments = split_arguments(line)
+    arguments = _split_loosely(line)
     if len(arguments) == 1:
         return arguments[0], 0
     if len(arguments) == 2:

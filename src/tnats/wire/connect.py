@@ -44,6 +44,8 @@ class ConnectOptions:
 
 _NAMES = {("pass" if field.name == "password" else field.name): field.name for field in attrs.fields(ConnectOptions)}
 _TYPES = {name: type(getattr(ConnectOptions(), name)) for name in _NAMES.values()}
+_SUBJECT_LISTS = frozenset(("import", "export"))
+"""Keys that mean nothing here (a leaf node's permissions), but whose values must be of their type."""
 _ALWAYS = frozenset(("verbose", "pedantic", "echo", "tls_required", "name", "lang", "version", "protocol"))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -69,9 +71,13 @@ def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> Connec
     if not isinstance(found, _Pairs):
         return None
     for key, value in found:
-        # "ſ" is the one letter outside ASCII (besides the Kelvin sign) that folds into it.
-        name = _NAMES.get(key.lower().replace("ſ", "s"))
-        if name is None or value is None:
+        folded = _fold(key)
+        name = _NAMES.get(folded)
+        if value is None:
+            continue
+        if name is None:
+            if folded in _SUBJECT_LISTS and not _is_subject_permission(value):
+                return None
             continue
         if type(value) is not _TYPES[name]:
             return None
@@ -81,6 +87,20 @@ def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> Connec
             return None
         setattr(options, name, value)
     return options
+
+
+def _fold(key: str) -> str:
+    """`key` without its case. "ſ" is the one letter outside ASCII (besides the Kelvin sign) that folds into it."""
+    return key.lower().replace("ſ", "s")
+
+
+def _is_subject_permission(value: object) -> bool:
+    """Whether a JSON value is an object whose `allow` and `deny` are lists of strings, as far as they are there."""
+    return isinstance(value, _Pairs) and all(
+        subjects is None or (type(subjects) is list and all(one is None or isinstance(one, str) for one in subjects))
+        for key, subjects in value
+        if _fold(key) in ("allow", "deny")
+    )
 
 
 def encode_connect(options: ConnectOptions) -> bytes:

@@ -17,14 +17,23 @@ from tnats.wire.info import ServerInfo
         (b" \t foo \t bar\t\t0  ", [b"foo", b"bar", b"0"]),
         (b"foo\x0bbar 1", [b"foo\x0bbar", b"1"]),
         (b"foo\x0cbar\t1", [b"foo\x0cbar", b"1"]),
-        (b"foo\rbar 1", [b"foo", b"bar", b"1"]),
+        (b"foo\rbar 1\r", [b"foo\rbar", b"1\r"]),
         (b"foo\x00\xff\xc2\xa0 1", [b"foo\x00\xff\xc2\xa0", b"1"]),
         (b"", []),
     ],
 )
-def test_arguments_are_separated_by_space_tab_and_cr_alone(line: bytes, arguments: list[bytes]) -> None:
+def test_arguments_are_separated_by_space_and_tab_alone(line: bytes, arguments: list[bytes]) -> None:
     """Runs separate; other control characters belong to the argument (as nats-server 2.15.1 has it)."""
     assert client.split_arguments(line) == arguments
+
+
+def test_a_stray_cr_separates_where_no_size_is_read() -> None:
+    """SUB and UNSUB take it for a blank, PUB and HPUB for a part of the argument (as nats-server 2.15.1 has it)."""
+    assert client.parse_sub_arguments(b"foo\r1") == (b"foo", None, b"1")
+    assert client.parse_unsub_arguments(b"1\r5\r") == (b"1", 5)
+    assert client.parse_pub_arguments(b"foo\rbar 1") == (b"foo\rbar", b"", 1)
+    assert client.parse_pub_arguments(b"foo 1\r") is None
+    assert client.parse_hpub_arguments(b"foo 0 1\r") is None
 
 
 @pytest.mark.parametrize(
