@@ -126,6 +126,18 @@ PLANS_MAX = 32_768
 PLAN_CELLS_MAX = 4096
 """First tokens told apart when plans go out of date, per account; beyond it all start anew."""
 
+SUBJECT_BYTES_CACHED_MAX = 256
+"""Longer subjects are looked up anew for each message, so that caches, which are counted in entries, stay small."""
+
+PLAN_CELL_BYTES_MAX = 64
+"""First tokens that begin with the same so many bytes go out of date together."""
+
+CLOSED_SUBSCRIPTIONS_MAX = 65_536
+"""Subscriptions remembered with all closed connections together; the oldest records go first."""
+
+UNSUBSCRIBES_PER_STEP_MAX = 1024
+"""Subscriptions of a closed connection that are taken out before others get their turn: a few milliseconds."""
+
 SETTLE_ROUNDS_MAX = 16
 """Rounds of internal clients answering each other inside one settling; what is left waits for the next."""
 

@@ -31,7 +31,7 @@ from tnats.broker.ports import ConnectionObserver, Gatekeeper, Log
 from tnats.broker.reactor import Reactor
 from tnats.broker.snapshot import BrokerSnapshot, ConnectionSnapshot, connection_snapshot
 from tnats.errors import TnatsError, ensure
-from tnats.limits import CLOSE_STEP_NS
+from tnats.limits import CLOSE_STEP_NS, CLOSED_SUBSCRIPTIONS_MAX
 from tnats.runtime.api import Conn, Listener, Runtime
 from tnats.subjects.draw import Draw
 from tnats.wire.errors import MAX_CONNECTIONS_EXCEEDED, ClosedReason
@@ -155,7 +155,8 @@ class Broker:
         del self.connections[connection.cid]
         connection.account.clients.pop(connection.cid, None)
         connection.account.closed_traffic.add(connection.traffic())
-        self.closed.add(self._snapshot(connection, with_subscriptions=True))
+        few = len(connection.subscriptions) <= CLOSED_SUBSCRIPTIONS_MAX
+        self.closed.add(self._snapshot(connection, with_subscriptions=few))
         assert connection.reason is not None
         self.log.debug(f"{connection} - Client connection closed: {connection.reason.value}")
         for observer in self.observers:

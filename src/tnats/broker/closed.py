@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-Record = TypeVar("Record")
+from tnats.limits import CLOSED_SUBSCRIPTIONS_MAX
+
+
+class _Weighty(Protocol):
+    @property
+    def subscriptions_list(self) -> tuple[object, ...]: ...
+
+
+Record = TypeVar("Record", bound=_Weighty)
 
 
 class ClosedRing(Generic[Record]):
-    """Keeps the newest `count_max` records; `total` counts all that were ever added."""
+    """Keeps the newest `count_max` records, or fewer if they hold more than CLOSED_SUBSCRIPTIONS_MAX subscriptions.
 
-    __slots__ = ("_records", "total")
+    `total` counts all that were ever added.
+    """
+
+    __slots__ = ("_count_max", "_records", "_subscription_count", "total")
 
     def __init__(self, count_max: int) -> None:
-        self._records: deque[Record] = deque(maxlen=count_max)
+        self._count_max = count_max
+        self._records: deque[Record] = deque()
+        self._subscription_count = 0
         self.total = 0
 
     def __len__(self) -> int:
@@ -27,4 +40,7 @@ class ClosedRing(Generic[Record]):
 
     def add(self, record: Record) -> None:
         self._records.append(record)
+        self._subscription_count += len(record.subscriptions_list)
         self.total += 1
+        while len(self._records) > self._count_max or self._subscription_count > CLOSED_SUBSCRIPTIONS_MAX:
+            self._subscription_count -= len(self._records.popleft().subscriptions_list)

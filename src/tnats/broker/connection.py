@@ -7,7 +7,7 @@ function inside the reactor's pass. What takes time is done by the connection's 
 waiting for room to write (with the write deadline), comparing a bcrypt password, making a fast producer wait.
 
 A connection moves through the states of `MOVES` and no others. It is closed by `close`, from anywhere, once: from then
-on it has no subscriptions, is not read, and its task writes what is left (within LINGER_NS) and ends.
+on nothing is delivered to it, it is not read, and its task writes what is left (within LINGER_NS) and ends.
 
 A client's fault is never an exception: it is answered with its documented `-ERR`, and closes where documented.
 """
@@ -15,6 +15,8 @@ A client's fault is never an exception: it is answered with its documented `-ERR
 from __future__ import annotations
 
 import enum
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -28,7 +30,14 @@ from tnats.broker.identity import Identity, Publishing
 from tnats.broker.plan import DENIED, special_plan
 from tnats.errors import ensure
 from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
-from tnats.limits import CONTROL_LINE_BYTES_MAX, LINGER_NS, PAYLOAD_SIZE_MAX, STALL_NS, STALL_PER_READ_NS
+from tnats.limits import (
+    CONTROL_LINE_BYTES_MAX,
+    LINGER_NS,
+    PAYLOAD_SIZE_MAX,
+    STALL_NS,
+    STALL_PER_READ_NS,
+    UNSUBSCRIBES_PER_STEP_MAX,
+)
 from tnats.runtime.api import Conn, ConnectionBroken
 from tnats.subjects.tokens import is_valid_literal, is_valid_pattern, to_text
 from tnats.wire import errors
@@ -74,7 +83,7 @@ class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
+        "_first_pong_sent", "_leaving", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
         "connection_type", "identity", "inbound", "inbox", "last_in_ns", "nonce", "options", "outbound",
         "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns",
         "state", "stopped_ns", "subscriptions",
@@ -107,6 +116,8 @@ class Connection:
         self.pings_outstanding = 0
         self.stall_count = 0
         self._first_pong_sent = False
+        self._leaving: Iterator[Subscription] = iter(())
+        """Subscriptions of a closed connection that are not taken out yet; nothing is delivered to them."""
         self._login: BcryptCheck | None = None
         self._stalled = False
         self._stall_budget_ns = STALL_PER_READ_NS
@@ -148,6 +159,8 @@ class Connection:
             self.outbound.discard()
             self.inbound.owner = None  # no cycle is left for the collector
             self.conn.close()
+        while self._unsubscribe_some():
+            await trio.lowlevel.checkpoint()
 
     def close(self, reason: ClosedReason, *, flush: bool = True) -> None:
         """End the connection. What is already queued is written, unless `flush` is False."""
@@ -159,11 +172,19 @@ class Connection:
         self.outbound.close()
         if not flush:
             self.outbound.discard()
-        for subscription in self.subscriptions.values():
-            self.account.unsubscribe(subscription)
-            subscription.retire(_NOBODY)
+        self._leaving = iter(self.subscriptions.values())
+        self._unsubscribe_some()
         self.broker.on_closed(self)
         self._wake.set()
+
+    def _unsubscribe_some(self) -> bool:
+        """Take out the next subscriptions of a closed connection; whether there may be more."""
+        count = 0
+        for subscription in itertools.islice(self._leaving, UNSUBSCRIBES_PER_STEP_MAX):
+            self.account.unsubscribe(subscription)
+            subscription.retire(_NOBODY)
+            count += 1
+        return count == UNSUBSCRIBES_PER_STEP_MAX
 
     def _move(self, state: State) -> None:
         ensure(state in MOVES[self.state], f"cid {self.cid}: no way from {self.state.value} to {state.value}")
@@ -223,9 +244,11 @@ class Connection:
 
     def _info_line(self, *, connected: bool = False) -> bytes:
         gatekeeper = self.broker.gatekeeper
+        # The greeting alone does not ask for a log-in that a stand-in user would make up for.
+        excused = gatekeeper.stands_in_for_nobody and not self._first_pong_sent
         info = attrs.evolve(
             self.broker.info,
-            auth_required=not gatekeeper.no_auth_required and not gatekeeper.stands_in_for_nobody,
+            auth_required=not gatekeeper.no_auth_required and not excused,
             client_id=self.cid,
             client_ip=self.conn.peer[0],
             nonce=self.nonce,
@@ -275,8 +298,7 @@ class Connection:
             if len(arguments) > self.inbound.max_control_line:
                 self.send_error(errors.MAX_CONTROL_LINE_EXCEEDED)
                 return b""
-            if not arguments:
-                return verb.value + b" "  # any number of blanks is as good as one
+            return verb.value + b" " + arguments  # any number of blanks is as good as one
         return line
 
     def on_unknown_operation(self) -> None:

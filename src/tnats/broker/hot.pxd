@@ -103,6 +103,7 @@ cdef class Outbound:
     cdef bint make_room(self, Py_ssize_t size) except -1
     @cython.locals(exchange=Exchange)
     cdef take_stage(self, Py_ssize_t size, bint small)
+    @cython.locals(held=Py_ssize_t)
     cdef seal(self)
     cdef lose_stage(self)
     cdef drop_stage(self)

@@ -73,8 +73,8 @@ STALE_EPOCH = -1
 RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")
 """Beginnings of reply subjects that clients may not publish with: service imports, JetStream acks, gateways."""
 
-SLOW_WORK = 16
-"""A control line or a subject not known yet takes as long as so many deliveries."""
+SLOW_WORK = 64
+"""A control line or a subject not known yet takes as long as so many deliveries (measured: 5 to 8 us)."""
 
 NO_STAGE = bytearray()
 
@@ -295,12 +295,15 @@ class Outbound:
 
     def seal(self) -> None:
         """Move what the stage holds to the end of the queue; there is no stage then."""
-        if self.used > self.sent:
+        held = self.used - self.sent
+        self.queued += held
+        if held * 2 > self.capacity:
             self.queue.append(memoryview(self.stage)[self.sent : self.used])
-            self.queued += self.used - self.sent
             self.lose_stage()
-        else:
-            self.drop_stage()
+            return
+        if held:  # a queue of nearly empty stages would hold many times what it counts
+            self.queue.append(bytes(memoryview(self.stage)[self.sent : self.used]))
+        self.drop_stage()
 
     def drop_stage(self) -> None:
         """Give the empty stage back, if there is one."""
@@ -885,11 +888,11 @@ class Inbound(Origin):
         self.reserved = False
         if self.reply_size > 3 and data[start + 1] != UPPER_I:  # "_INBOX." is the usual reply, and not reserved
             self.reserved = data[start : start + self.reply_size].startswith(RESERVED_REPLIES)
-        if self.size > self.max_payload:
-            self.owner.on_payload_too_large(self.size)
-            return False
         if headers and not self.headers:
             self.owner.on_headers_refused()
+            return False
+        if self.size > self.max_payload:
+            self.owner.on_payload_too_large(self.size)
             return False
         return True
 

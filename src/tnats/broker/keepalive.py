@@ -1,7 +1,8 @@
 """Deadlines of all client connections, from one task: login, PING, staleness (client protocol, "Ping/pong and timers").
 
 Every connection has one entry in a heap, due at its next deadline. When it is due, `_check` does what has come to be
-and says when to look again. An entry of a connection that is gone is dropped when it comes up.
+and says when to look again. An entry that no longer counts is dropped when it comes up, or when such entries are the
+majority.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tnats.wire import errors
 if TYPE_CHECKING:
     from tnats.broker.broker import Broker
     from tnats.subjects.draw import Draw
+
+HEAP_COUNT_MIN = 1024
+"""A heap this small is not cleared of entries that do not count."""
 
 
 class KeepAlive:
@@ -74,6 +78,8 @@ class KeepAlive:
         if not self._heap or due_ns < self._heap[0][0]:
             self._earlier.set()
         heapq.heappush(self._heap, (due_ns, connection.cid))
+        if len(self._heap) > HEAP_COUNT_MIN + 2 * len(self._due_ns):  # mostly of connections that are gone
+            self._heap = sorted((due_ns, cid) for cid, due_ns in self._due_ns.items())
 
     def _check(self, connection: Connection, now_ns: int) -> None:
         options = self._broker.options

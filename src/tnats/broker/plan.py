@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tnats.broker.hot import STALE_EPOCH, Epoch, Message, Origin, Plan, Subscription, Target
-from tnats.limits import PLAN_CELLS_MAX, PLANS_MAX
+from tnats.limits import PLAN_CELL_BYTES_MAX, PLAN_CELLS_MAX, PLANS_MAX
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.sublist import Sublist
 
@@ -80,7 +80,7 @@ class PlanTable:
                 plan.targets = []  # they would keep connections that are gone
                 plan.groups = []
                 return
-        first, _, _ = subject.partition(b".")
+        first = _first_token(subject)
         if first in (b"*", b">"):
             self.invalidate_all()
         else:
@@ -94,7 +94,7 @@ class PlanTable:
             cell.number += 1
 
     def _cell(self, subject: bytes) -> Epoch:
-        first, _, _ = subject.partition(b".")
+        first = _first_token(subject)
         cell = self._cells.get(first)
         if cell is None:
             if len(self._cells) >= PLAN_CELLS_MAX:
@@ -102,6 +102,11 @@ class PlanTable:
                 self._cells = {}
             cell = self._cells[first] = Epoch()
         return cell
+
+
+def _first_token(subject: bytes) -> bytes:
+    """The first token, cut off where no cell is found by more of it."""
+    return subject[:PLAN_CELL_BYTES_MAX].partition(b".")[0]
 
 
 def _targets(subscriptions: Sequence[Subscription], subject: bytes) -> list[Target]:

@@ -86,6 +86,7 @@ class Reactor:
                 self._deferred = []
                 for connection in deferred:
                     self.resume(connection)
+                    await trio.lowlevel.checkpoint()
             await self._serve(ready)
 
     def _look_again(self) -> list[Conn | Listener]:

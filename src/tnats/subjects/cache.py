@@ -3,12 +3,15 @@
 Rules. A subject is admitted on its second miss, so that subjects used once (reply inboxes) never push out the
 ones in steady use. Storage is two generations: entries land in the young one and move back there when hit; when
 it is full it becomes the old one and the former old one is forgotten. That keeps what was used lately, in
-constant time, without chance. The same shape serves the memory of first misses.
+constant time, without chance. The same shape serves the memory of first misses. Subjects longer than
+SUBJECT_BYTES_CACHED_MAX are not admitted.
 """
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
+
+from tnats.limits import SUBJECT_BYTES_CACHED_MAX
 
 Value = TypeVar("Value")
 
@@ -40,6 +43,8 @@ class MatchCache(Generic[Value]):
 
     def offer(self, subject: bytes, value: Value) -> None:
         """Keep `value` if this is the second miss of `subject`; otherwise remember the first one."""
+        if len(subject) > SUBJECT_BYTES_CACHED_MAX:
+            return
         if subject in self._once_young or subject in self._once_old:
             self._once_young.pop(subject, None)
             self._once_old.pop(subject, None)
