@@ -83,8 +83,8 @@ class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_leaving", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
-        "connection_type", "identity", "inbound", "inbox", "last_in_ns", "nonce", "options", "outbound",
+        "_first_pong_sent", "_leaving", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid",
+        "conn", "connection_type", "identity", "inbound", "inbox", "last_in_ns", "nonce", "options", "outbound",
         "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns",
         "state", "stopped_ns", "subscriptions",
     )  # fmt: skip
