@@ -98,7 +98,16 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "tnats.storage": {"os.environ": "TNATS_SPEEDUPS chooses the build when the package is imported"},
     "tnats.cli.reply": {"trio.run_process": "`tnats reply --command` answers with the output of a program"},
     "tnats.harness.catalogue": {"pathlib": "finds scenario files, outside of any simulation"},
-    "tnats.harness.command": {"pathlib": "names the directory of scenario files, outside of any simulation"},
+    "tnats.harness.sim.corpus": {"pathlib": "names the files of the corpus, outside of any simulation"},
+    "tnats.harness.sim.farm": {
+        "pathlib": "names the directory of scenario files for its workers",
+        "selectors": "waits for worker processes",
+        "subprocess": "workers are processes of their own",
+        "time": "rates and budgets are about real time",
+    },
+    "tnats.harness.sim.files": {"pathlib": "scenario files, corpus and results on the real disk"},
+    "tnats.harness.simulate": {"os.environ": "TNATS_SIM_SEED chooses one seed of a test"},
+    "tnats.cli.sim": {"pathlib": "names scenario and result files"},
     "tnats.harness.determinism": {
         "os": "the environment of the processes it compares",
         "pathlib": "the traces of the processes it compares",

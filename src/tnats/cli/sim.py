@@ -49,7 +49,7 @@ def misuse_is_2(command: F) -> F:
     return guarded  # type: ignore[return-value]
 
 
-class Seeds(click.ParamType):
+class Seeds(click.ParamType[range]):
     """`N` or `FIRST-LAST`, both included."""
 
     name = "seeds"
@@ -63,7 +63,7 @@ class Seeds(click.ParamType):
         return range(int(first), int(last or first) + 1)
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """`5m`, `30s`; seconds as a float."""
 
     name = "duration"
@@ -395,17 +395,13 @@ def make_report(directory: str | None, run_name: str, stale: bool, out: str) -> 
 @click.option("--seeds", "count", type=click.IntRange(1), help="How many, from 1 on.")
 @click.pass_obj
 @misuse_is_2
-def meta(
-    directory: str | None, scenario: str | None, seeds: range | None, everything: bool, count: int | None
-) -> int:
+def meta(directory: str | None, scenario: str | None, seeds: range | None, everything: bool, count: int | None) -> int:
     """Show that a seed gives the same run in two different processes."""
     place = files.find_directory(directory)
     if everything == (scenario is not None):
         raise click.UsageError("name one scenario, or give --all")
     names = scenario_names(place) if everything else [str(scenario)]
-    verdicts = [
-        compare_processes(place, name, seed) for name in names for seed in seeds or range(1, (count or 1) + 1)
-    ]
+    verdicts = [compare_processes(place, name, seed) for name in names for seed in seeds or range(1, (count or 1) + 1)]
     for verdict in verdicts:
         print(verdict.report)
     return EXIT_GOOD if all(verdict.agree for verdict in verdicts) else EXIT_VIOLATION

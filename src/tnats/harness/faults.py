@@ -5,8 +5,9 @@
     after 500 acks P_KILL down=1s
 
 A record is an anchor (when), a kind (what) and parameters. Anchors of time count from the end of the quiet period;
-an anchor on an event (an acknowledgement, a disk call, a place in the code) survives changes of timing. Kinds and their parameters are the rows of `KINDS`; who
-carries a fault out (the real half or the simulated one) draws what the record leaves open.
+an anchor on an event (an acknowledgement, a disk call, a place in the code) survives changes of timing. Kinds and
+their parameters are the rows of `KINDS`; who carries a fault out (the real half or the simulated one) draws what the
+record leaves open.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def simulate(
             chosen = os.environ.get(SEED_VARIABLE)
             single = int(chosen) if chosen else seed
             for number in range(1, seeds + 1) if single is None else (single,):
-                run_once(test, number, settings or Settings(time_max_ns=int(time_max_s * SECOND_NS)), arguments, keywords)
+                run_once(
+                    test, number, settings or Settings(time_max_ns=int(time_max_s * SECOND_NS)), arguments, keywords
+                )
 
         signature = inspect.signature(test)
         first, *others = signature.parameters.values()

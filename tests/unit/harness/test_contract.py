@@ -84,16 +84,41 @@ def test_damage_must_be_answered_with_an_error_and_show_in_the_health_check() ->
     """As if it had never been: K5. An error for each and a failing health check: kept, if nothing else is missing."""
     assert broken("H", flipped(without_tail(), 2)) == ["K5"]
     honest = flipped(without_tail(), 2)
-    honest.replicas[0].missing = {3: "damaged (500)", 4: "damaged (500)"}
+    honest.replicas[0].missing = {3: "message 3 is lost (500)", 4: "message 4 is lost (500)"}
     assert broken("H", honest) == ["K5"], "the health check says ok"
     honest.replicas[0].health = "503 damaged: 3-4"
     assert broken("H", honest) == []
 
 
+def test_no_such_message_is_an_answer_only_where_the_server_lists_the_sequence_as_lost() -> None:
+    """The list must have every one of them; and an error that is about something else names nothing."""
+    listed = flipped(without_tail(), 2)
+    listed.replicas[0].missing = {3: "", 4: ""}
+    listed.replicas[0].health = "503 damaged"
+    listed.replicas[0].named_lost = frozenset((3,))
+    assert broken("H", listed) == ["K5"]
+    listed.replicas[0].named_lost = frozenset((3, 4))
+    assert broken("H", listed) == []
+    vague = flipped(without_tail(), 2)
+    vague.replicas[0].health = "503 damaged"
+    vague.replicas[0].missing = {3: "no responders (503)", 4: "message 4 is lost (500)"}
+    assert broken("H", vague) == ["K5"]
+
+
+def test_a_hole_that_is_listed_as_lost_is_no_gap() -> None:
+    """Also with sequences in it that nobody was ever given; one that is not listed is a gap (C5)."""
+    holed = flipped(evidence(GOOD, n1={1: "0-0", 2: "0-1", 4: "0-3"}), 2)
+    holed.replicas[0].missing = {3: ""}
+    holed.replicas[0].health = "503 damaged"
+    assert broken("H", holed) == ["K5", "K9"]
+    holed.replicas[0].named_lost = frozenset((3,))
+    assert broken("H", holed) == []
+
+
 def test_what_was_not_damaged_must_be_served() -> None:
     """One flipped bit does not excuse two lost records, however honest the server is about them."""
     honest = flipped(without_tail(), 1)
-    honest.replicas[0].missing = {3: "damaged (500)", 4: "damaged (500)"}
+    honest.replicas[0].missing = {3: "message 3 is lost (500)", 4: "message 4 is lost (500)"}
     honest.replicas[0].health = "503 damaged: 3-4"
     assert broken("H", honest) == ["K6"]
 
@@ -101,7 +126,7 @@ def test_what_was_not_damaged_must_be_served() -> None:
 def test_an_honest_hole_is_no_gap() -> None:
     """A damaged record in the middle, answered with an error: nothing else objects."""
     honest = flipped(evidence(GOOD, n1={1: "0-0", 2: "0-1", 4: "0-3"}), 2)
-    honest.replicas[0].missing = {3: "damaged (500)"}
+    honest.replicas[0].missing = {3: "message 3 is lost (500)"}
     honest.replicas[0].health = "503 damaged: 3"
     assert broken("H", honest) == []
 

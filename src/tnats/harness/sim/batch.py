@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import attrs
 
@@ -101,23 +101,22 @@ class Batch:
         ]
         for failure in self.failures:
             command = replay.get((failure.scenario, failure.seed), "")
-            message = f"{failure.rule}: {failure.text}"
+            message = printable(f"{failure.rule}: {failure.text}")
             cases.append(
                 f"  <testcase classname={quoteattr(failure.scenario)} name={quoteattr(f'seed {failure.seed}')}>"
                 f"<failure type={quoteattr(failure.rule)} message={quoteattr(message[:500])}>"
-                f"{escaped(command)}\n{escaped(failure.trace)}</failure></testcase>"
+                f"{escape(command)}\n{escape(printable(failure.trace))}</failure></testcase>"
             )
-        for problem in self.problems():
-            cases.append(
-                f'  <testcase classname="batch" name={quoteattr(problem[:100])}>'
-                f"<failure type=\"batch\" message={quoteattr(problem)}/></testcase>"
-            )
+        cases += [
+            f'  <testcase classname="batch" name={quoteattr(problem[:100])}>'
+            f'<failure type="batch" message={quoteattr(problem)}/></testcase>'
+            for problem in self.problems()
+        ]
         failed = len(self.failures) + len(list(self.problems()))
         head = f'<testsuite name="tnats sim" tests="{len(cases)}" failures="{failed}">'
         return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>", ""])
 
 
-def escaped(text: str) -> str:
-    """`text` for the inside of an element, without what XML cannot hold."""
-    kept = "".join(character for character in text if character in "\n\t" or ord(character) >= 32)
-    return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def printable(text: str) -> str:
+    """`text` without what XML cannot hold."""
+    return "".join(character for character in text if character in "\n\t" or 32 <= ord(character) < 0xD800)

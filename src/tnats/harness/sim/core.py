@@ -67,6 +67,12 @@ class CoreDrill(Drill):
     calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "reconnects": 0, "max_pending": 0}
     CLIENTS: ClassVar[tuple[int, ...]] = (3, 4, 5, 8)
     OPERATIONS: ClassVar[tuple[int, int]] = (40, 120)
+    PENDING: ClassVar[tuple[int, ...]] = (0, 0, 64 * 1024)
+    """The server's max_pending; 0 for its default."""
+    BULK: ClassVar[float] = 0.3
+    """How many publications are bursts."""
+    QUEUES: ClassVar[float] = 0.3
+    """How many subscriptions are members of a queue group."""
     LISTENERS: ClassVar[int] = 4
     MEMBERS: ClassVar[int] = 3
 
@@ -93,14 +99,65 @@ class CoreDrill(Drill):
             "policy": rng.choice(("random", "random", "random", "priority", "fifo")),
             "buggify": rng.choice((0, 1)),
             "reconnects": rng.choice((0, 1, 1)),
-            "max_pending": rng.choice((0, 0, 64 * 1024)),
+            "max_pending": rng.choice(cls.PENDING),
             "budget": "B1",
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         clients = [f"c{number}" for number in range(1, count + 1)]
         faults = draw_faults(rng, Scene(clients, [SERVER], duration_ns), cls.kinds)
-        operations = draw_operations(rng, clients, rng.randint(*cls.OPERATIONS), duration_ns)
+        operations = cls.draw_operations(rng, clients, rng.randint(*cls.OPERATIONS), duration_ns)
         return Plan(cls.name(), seed, parameters, faults, operations)
+
+    @classmethod
+    def draw_operations(
+        cls, rng: random.Random, clients: list[str], count: int, duration_ns: int
+    ) -> tuple[Operation, ...]:
+        """A mix of subscriptions, messages and requests over a few subjects."""
+
+        def subject() -> str:
+            return ".".join(rng.choice(TOKENS) for _ in range(rng.choice((1, 2, 2, 3))))
+
+        def pattern() -> str:
+            tokens = [rng.choice((*TOKENS, "*")) for _ in range(rng.choice((1, 2, 2, 3)))]
+            if rng.random() < 0.3:
+                tokens[-1] = ">"
+            return ".".join(tokens)
+
+        def subscription(client: str, at_ns: int) -> Operation:
+            label = f"s{rng.randrange(4)}"
+            arguments = {"label": label, "subject": pattern()}
+            if rng.random() < cls.QUEUES:
+                arguments["queue"] = rng.choice(("q1", "q2"))
+            if rng.random() < 0.3:
+                arguments["reply"] = "1"
+            return Operation(at_ns, client, "subscribe", arguments)
+
+        found = []
+        for client in clients:
+            found += [subscription(client, 0) for _ in range(rng.choice((0, 1, 2)))]
+            found.append(Operation(0, client, "flush"))
+        for _ in range(count):
+            at_ns, client = milliseconds(rng.random() * duration_ns), rng.choice(clients)
+            draw = rng.random()
+            if draw < 0.5:
+                arguments = {"subject": subject(), "size": str(rng.choice((0, 10, 100, 1000, 20000)))}
+                if rng.random() < cls.BULK:
+                    arguments["count"] = str(rng.choice((5, 50)))
+                if rng.random() < 0.2:
+                    arguments["headers"] = "1"
+                found.append(Operation(at_ns, client, "publish", arguments))
+            elif draw < 0.7:
+                found.append(Operation(at_ns, client, "flush"))
+            elif draw < 0.8:
+                target = rng.choice((subject(), subject(), "nobody.there"))
+                found.append(Operation(at_ns, client, "request", {"subject": target, "timeout": "1s"}))
+            elif draw < 0.92:
+                found.append(subscription(client, at_ns))
+            elif draw < 0.98:
+                found.append(Operation(at_ns, client, "unsubscribe", {"label": f"s{rng.randrange(4)}"}))
+            else:
+                found.append(Operation(at_ns, client, "reconnect"))
+        return tuple(sorted(found, key=lambda operation: operation.at_ns))
 
     # ------------------------------------------------------------------ phases
 
@@ -190,59 +247,9 @@ class CoreDrill(Drill):
     def judge(self, world: World) -> Iterator[Violation]:
         yield from log_violations(world.nodes[SERVER])
         yield from core_checks.check(self.evidence)
+        slow = sum("Slow Consumer" in line for _, line in world.nodes[SERVER].log_lines)
+        self.recording.probe("the server cut off a slow consumer", slow)
         unconfirmed = [sent for sent in self.evidence.sent.values() if sent.handled == NEVER]
         self.recording.probe("a message was never confirmed", len(unconfirmed))
         if not world.nodes[SERVER].running:
             yield Violation("the server ended by itself", rule="C34 ended")
-
-
-def draw_operations(
-    rng: random.Random, clients: list[str], count: int, duration_ns: int
-) -> tuple[Operation, ...]:
-    """A mix of subscriptions, messages and requests over a few subjects."""
-
-    def subject() -> str:
-        return ".".join(rng.choice(TOKENS) for _ in range(rng.choice((1, 2, 2, 3))))
-
-    def pattern() -> str:
-        tokens = [rng.choice((*TOKENS, "*")) for _ in range(rng.choice((1, 2, 2, 3)))]
-        if rng.random() < 0.3:
-            tokens[-1] = ">"
-        return ".".join(tokens)
-
-    def subscription(client: str, at_ns: int) -> Operation:
-        label = f"s{rng.randrange(4)}"
-        arguments = {"label": label, "subject": pattern()}
-        if rng.random() < 0.3:
-            arguments["queue"] = rng.choice(("q1", "q2"))
-        if rng.random() < 0.3:
-            arguments["reply"] = "1"
-        return Operation(at_ns, client, "subscribe", arguments)
-
-    found = []
-    for client in clients:
-        for _ in range(rng.choice((0, 1, 2))):
-            found.append(subscription(client, 0))
-        found.append(Operation(0, client, "flush"))
-    for _ in range(count):
-        at_ns, client = milliseconds(rng.random() * duration_ns), rng.choice(clients)
-        draw = rng.random()
-        if draw < 0.5:
-            arguments = {"subject": subject(), "size": str(rng.choice((0, 10, 100, 1000, 20000)))}
-            if rng.random() < 0.3:
-                arguments["count"] = str(rng.choice((5, 50)))
-            if rng.random() < 0.2:
-                arguments["headers"] = "1"
-            found.append(Operation(at_ns, client, "publish", arguments))
-        elif draw < 0.7:
-            found.append(Operation(at_ns, client, "flush"))
-        elif draw < 0.8:
-            target = rng.choice((subject(), subject(), "nobody.there"))
-            found.append(Operation(at_ns, client, "request", {"subject": target, "timeout": "1s"}))
-        elif draw < 0.92:
-            found.append(subscription(client, at_ns))
-        elif draw < 0.98:
-            found.append(Operation(at_ns, client, "unsubscribe", {"label": f"s{rng.randrange(4)}"}))
-        else:
-            found.append(Operation(at_ns, client, "reconnect"))
-    return tuple(sorted(found, key=lambda operation: operation.at_ns))

@@ -140,8 +140,12 @@ def queue_loss(evidence: CoreEvidence) -> Iterator[Violation]:
                 continue
             able = [member for member in members if matches(member.subject, sent.subject)]
             able = [member for member in able if member.may_have(sent.tick, sent.handled)]
-            if able and all(member.is_clean(sent.handled) and member.saw_all(sent.tick, sent.handled) for member in able):
-                text = f"no member of queue {name} got {sent.id} on {sent.subject}, though all were connected throughout"
+            if able and all(
+                member.is_clean(sent.handled) and member.saw_all(sent.tick, sent.handled) for member in able
+            ):
+                text = (
+                    f"no member of queue {name} got {sent.id} on {sent.subject}, though all were connected throughout"
+                )
                 yield violation("queue loss", text, sent.tick)
 
 

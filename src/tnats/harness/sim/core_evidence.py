@@ -62,7 +62,7 @@ class Got:
 
 @attrs.define(eq=False)
 class Interest:
-    """A subscription of one client, over all its connections. `known` are (session, since): the server had it by then."""
+    """A subscription of one client, over all its connections. `known`: (session, tick by which the server had it)."""
 
     actor: str
     label: str

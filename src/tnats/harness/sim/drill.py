@@ -138,4 +138,3 @@ class Drill(Scenario):
     def judge(self, world: World) -> Iterator[Violation]:
         """What went wrong, worst first."""
         yield from ()
-

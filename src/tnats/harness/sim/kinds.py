@@ -151,7 +151,9 @@ def calls(kinds: tuple[CallKind, ...], effect: Callable[[Fault], Effect]) -> Sim
     def act(stage: Stage, fault: Fault) -> Act:
         times = fault.number("times_count", 0) or None
         glob = stage.glob(fault)
-        with stage.disk_rules(stage.nodes(fault), lambda: DiskFault(kinds, effect(fault), glob=glob, times=times)) as made:
+        with stage.disk_rules(
+            stage.nodes(fault), lambda: DiskFault(kinds, effect(fault), glob=glob, times=times)
+        ) as made:
             yield lasting(fault)
             stage.recording.probe(f"{fault.kind} met a call", sum(rule.fired for rule in made))
 

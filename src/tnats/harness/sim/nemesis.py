@@ -43,7 +43,7 @@ class Nemesis:
         """Carry out all faults, until cancelled or done."""
         world = self._stage.world
         for node in world.nodes.values():
-            node.disk_observer = lambda call, path, name=node.name: self._met_call(name, call, path)  # type: ignore[misc]
+            node.disk_observer = lambda call, path, name=node.name: self._met_call(name, call, path)
         world.buggify.observer = self._met_barrier
         async with trio.open_nursery() as nursery:
             for index in range(len(self._faults)):

@@ -34,7 +34,7 @@ class Note:
         return {
             name: value
             for name, value in attrs.asdict(self, recurse=False).items()
-            if value is not None and value != () or name == "index"
+            if (value is not None and value != ()) or name == "index"
         }
 
 
@@ -48,9 +48,7 @@ class Recording:
         """The run is over: what the end of the world brings is not recorded any more."""
         self._now_ns = now_ns
 
-    def note(
-        self, lane: str, kind: str, text: str, *, cause: int | None = None, targets: tuple[str, ...] = ()
-    ) -> Note:
+    def note(self, lane: str, kind: str, text: str, *, cause: int | None = None, targets: tuple[str, ...] = ()) -> Note:
         """Something happened now."""
         found = Note(len(self.notes), self._now_ns(), lane, kind, text, cause, None, targets)
         if not self.closed:

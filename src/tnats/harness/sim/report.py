@@ -136,12 +136,15 @@ def faults(drill: Drill, needs: str) -> str:
         (f"F{number}", str(fault), "" if struck[number - 1] else "its moment never came")
         for number, fault in enumerate(drill.plan.faults, 1)
     ]
-    body = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td><td>{more}</td></tr>" for name, text, more in rows)
+    body = "".join(
+        f"<tr><th>{name}</th><td><code>{escape(text)}</code></td><td>{more}</td></tr>" for name, text, more in rows
+    )
     need = f"<p>needs: <b>{escape(needs)}</b></p>" if needs else ""
     refused = [note.text for note in drill.recording.notes if note.lane == NEMESIS and note.kind == "refused"]
     more = "".join(f"<p class=hint>refused: {escape(text)}</p>" for text in refused)
     none = "" if rows else "<p class=hint>none</p>"
-    return f"<section><h2>Faults</h2><p class=hint>times count from the safety phase</p>{need}{none}<table>{body}</table>{more}</section>"
+    hint = "<p class=hint>times count from the safety phase</p>"
+    return f"<section><h2>Faults</h2>{hint}{need}{none}<table>{body}</table>{more}</section>"
 
 
 def table(title: str, rows: list[tuple[str, str]]) -> str:

@@ -70,7 +70,10 @@ const css = name => `var(${name})`;
 const colourOf = note => note.index === data.culprit ? css("--bad") : css(colour[note.kind] || "--admin");
 function placeOf(time) {            // the first event at or after a time
   let low = 0, high = notes.length;
-  while (low < high) { const middle = (low + high) >> 1; if (notes[middle].time_ns < time) low = middle + 1; else high = middle; }
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (notes[middle].time_ns < time) low = middle + 1; else high = middle;
+  }
   return low;
 }
 const value = note => order.checked ? note.index - data.first : note.time_ns;
@@ -105,12 +108,13 @@ function ticks(svg, height) {
   }
 }
 function band(svg, note, lane) {
-  const from = Math.max(LEFT, x(value(note))), to = Math.min(width - RIGHT, x(valueOfTime(note.until_ns ?? note.time_ns)));
+  const until = note.until_ns ?? note.time_ns;
+  const from = Math.max(LEFT, x(value(note))), to = Math.min(width - RIGHT, x(valueOfTime(until)));
   if (to < LEFT || from > width - RIGHT) return;
   const kind = note.text.split(" ").find(word => /^[NPDTO]_/.test(word)) || "N_";
-  const shape = element(svg, "rect", {x: from, y: y(lane) - LANE / 2 + 3, width: Math.max(3, to - from), height: LANE - 6,
-    rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]), "stroke-opacity": 0.55});
-  element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(note.until_ns ?? note.time_ns));
+  const shape = element(svg, "rect", {x: from, y: y(lane) - LANE / 2 + 3, width: Math.max(3, to - from),
+    height: LANE - 6, rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]), "stroke-opacity": 0.55});
+  element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(until));
   if (to - from > 60) element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
     style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, kind);
 }
@@ -139,14 +143,19 @@ function draw() {
   for (const note of notes) if (note.kind === "phase") {
     const at = x(value(note));
     if (at < LEFT || at > width) continue;
-    element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 8, stroke: css("--dim"), "stroke-dasharray": "3 3"});
+    element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 8, stroke: css("--dim"),
+      "stroke-dasharray": "3 3"});
     const late = at > width - 140;
     element(svg, "text", {x: late ? at - 4 : at + 4, y: height - 2, class: "dim", style: "font-size:10px",
       "text-anchor": late ? "end" : "start"}, note.text);
   }
   const drawn = new Map();
-  if (arrows.checked) for (const note of notes) if (note.cause != null) arrow(svg, byIndex.get(note.cause), note, false);
-  for (const index of picked) { const note = byIndex.get(index); if (note) arrow(svg, byIndex.get(note.cause), note, true); }
+  if (arrows.checked)
+    for (const note of notes) if (note.cause != null) arrow(svg, byIndex.get(note.cause), note, false);
+  for (const index of picked) {
+    const note = byIndex.get(index);
+    if (note) arrow(svg, byIndex.get(note.cause), note, true);
+  }
   for (const note of notes) {
     if (!laneOf.has(note.lane)) continue;
     const at = x(value(note));
@@ -177,7 +186,8 @@ chart.addEventListener("wheel", event => {
   event.preventDefault();
   const at = view[0] + (event.offsetX - LEFT) / (width - LEFT - RIGHT) * (view[1] - view[0]);
   const factor = event.deltaY < 0 ? 0.7 : 1 / 0.7, limit = whole();
-  view = [Math.max(limit[0] - (limit[1] * 0.02), at - (at - view[0]) * factor), Math.min(limit[1] * 1.02, at + (view[1] - at) * factor)];
+  view = [Math.max(limit[1] * -0.02, at - (at - view[0]) * factor),
+    Math.min(limit[1] * 1.02, at + (view[1] - at) * factor)];
   draw();
 }, {passive: false});
 let held = null;

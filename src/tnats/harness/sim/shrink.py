@@ -117,7 +117,7 @@ class Shrinker:
         while int(self.plan.parameters.get("clients", 1)) > 1:
             count = int(self.plan.parameters["clients"])
             names = sorted({operation.actor for operation in self.plan.operations})
-            if not self._keep_if(lambda plan, count=count: fewer_clients(plan, count - 1, names)):  # type: ignore[misc]
+            if not self._keep_if(lambda plan, count=count, names=names: fewer_clients(plan, count - 1, names)):  # type: ignore[misc]
                 return
 
     def _calm_down(self) -> None:

@@ -10,14 +10,14 @@ Operations: `append` (size, count), `remove` (back: how many sequences behind th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import ClassVar
 
 import trio
 
 from tnats.errors import TnatsError
-from tnats.harness.faults import Anchor, AfterAcks, BeforeCall
+from tnats.harness.faults import AfterAcks, Anchor, BeforeCall
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
 from tnats.harness.sim.drill import MILLISECOND_NS, Drill
@@ -63,7 +63,7 @@ class StepClock:
 
 
 @asynccontextmanager
-async def running_store(disk: Disk, clock: Clock, entropy: random.Random, boot_id: str) -> Iterator[Store]:  # type: ignore[misc]
+async def running_store(disk: Disk, clock: Clock, entropy: random.Random, boot_id: str) -> AsyncIterator[Store]:
     """The store with its task; closed in order at the end."""
     store = await open_store(disk, clock, entropy.randbytes, DIRECTORY, boot_id=boot_id, options=OPTIONS)
     async with trio.open_nursery() as nursery:
@@ -292,7 +292,9 @@ class StorageDrill(Drill):
         life.doomed[sequence] = None
         note = self.recording.note(SERVER, "remove", f"{stream.name} {sequence}")
         if await self._commit(stream, [b"-%d" % sequence]):
-            life.removed[sequence] = self.recording.note(SERVER, "ack", f"{sequence} is removed", cause=note.index).index
+            life.removed[sequence] = self.recording.note(
+                SERVER, "ack", f"{sequence} is removed", cause=note.index
+            ).index
             self.nemesis.acked()
             await self._apply_committed(stream)
 

@@ -10,8 +10,8 @@
 | C33 alarm | no alarm without damage |
 | C31 recovery | starting once more gives the same content |
 
-What a class of damage (`ledger`) excuses: from B3 on a message may be unreadable, and a removal forgotten, if the health
-check says so; in B4 it may be missing or old. Nothing excuses C3.
+What a class of damage (`ledger`) excuses: from B3 on a message may be unreadable, and a removal forgotten, if the
+health check says so; in B4 it may be missing or old. Nothing excuses C3.
 """
 
 from __future__ import annotations

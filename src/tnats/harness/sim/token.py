@@ -1,14 +1,15 @@
 """Tokens: one word that names a run, to be pasted from a failure into a command.
 
-`sim1-` and the base64url of "scenario/seed/code". `code` is a hash over the sources that the run was made with: a
-seed means the same run only for the same code, so a token of other code is stale. What survives changes of code is
-the plan (`scenario.json`).
+`sim1-` and the base64url of "scenario/seed/code/check". `check` tells a word that was cut off in pasting; `code` is a
+hash over the sources that the run was made with: a seed means the same run only for the same code, so a token of other
+code is stale. What survives changes of code is the plan (`scenario.json`).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import zlib
 
 import attrs
 
@@ -30,8 +31,12 @@ class Token:
     code: str
 
     def __str__(self) -> str:
-        body = f"{self.scenario}/{self.seed}/{self.code}".encode()
-        return PREFIX + base64.urlsafe_b64encode(body).decode().rstrip("=")
+        body = f"{self.scenario}/{self.seed}/{self.code}"
+        return PREFIX + base64.urlsafe_b64encode(f"{body}/{check_of(body)}".encode()).decode().rstrip("=")
+
+
+def check_of(body: str) -> str:
+    return f"{zlib.crc32(body.encode()) & 0xFFFF:04x}"
 
 
 def parse_token(text: str) -> Token:
@@ -39,9 +44,9 @@ def parse_token(text: str) -> Token:
     body = text.removeprefix(PREFIX)
     try:
         decoded = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True).decode()
-        scenario, seed, code = decoded.split("/")
-        if not text.startswith(PREFIX):
-            raise ValueError(text)
-        return Token(scenario, int(seed), code)
+        scenario, seed, code, check = decoded.split("/")
+        if text.startswith(PREFIX) and check == check_of(f"{scenario}/{seed}/{code}"):
+            return Token(scenario, int(seed), code)
     except (binascii.Error, ValueError):
-        raise TokenError(f"{text!r} is no token: expected {PREFIX}... as a failed run prints it") from None
+        pass
+    raise TokenError(f"{text!r} is no token: expected {PREFIX}... as a failed run prints it")

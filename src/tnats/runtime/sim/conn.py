@@ -226,7 +226,7 @@ class SimConn:
             self._remote.break_here(reason)
 
     def hang_up(self) -> None:
-        """Break this end alone, as if its kernel had closed it; the other end gets what was sent, then end of stream."""
+        """Break this end alone, as if its kernel had closed it: the other end gets what was sent, then the end."""
         if self._broken is not None:
             return
         self._fin_wanted = True

@@ -242,9 +242,14 @@ def only_leaf(exc: BaseException) -> BaseException:
     return exc
 
 
+RUNS_PER_COLLECTION = 16
+_run_count = 0
+
+
 @contextmanager
 def quiet_collector() -> Iterator[None]:
     """Keep the garbage collector from running at times that do not repeat."""
+    global _run_count  # noqa: PLW0603  # the collector is global too
     enabled = gc.isenabled()
     gc.freeze()
     gc.disable()
@@ -253,5 +258,8 @@ def quiet_collector() -> Iterator[None]:
     finally:
         gc.collect()  # what this world leaves behind, while all that was there before is still out of its sight
         gc.unfreeze()
+        _run_count += 1
+        if _run_count % RUNS_PER_COLLECTION == 0:
+            gc.collect()  # what earlier worlds were held by until now: the collector's own occasions are too rare here
         if enabled:
             gc.enable()

@@ -102,6 +102,18 @@ def literal_alone(self: PlanTable, subject: bytes, *, literal: bool) -> None:
         plan.epoch = -1
 
 
+def empty_in_place(original: Callable[..., None]) -> Callable[..., None]:
+    """Changes the lists of a plan that may be under delivery. (Found by this drill in the real server.)"""
+
+    def invalidate(self: PlanTable, subject: bytes, *, literal: bool) -> None:
+        plan = self._plans.get(subject) if literal else None
+        if plan is not None:
+            plan.groups.clear()
+        original(self, subject, literal=literal)
+
+    return invalidate
+
+
 def replay_outbound(self: Outbound, other: Outbound) -> None:
     """Keeps what it has taken over."""
     other._close_run()
@@ -195,21 +207,120 @@ async def release_first(self: Any, journal: Journal) -> None:
 
 PLANTED = (
     Planted("delivers twice now and then", "core", 5, ("C32 duplicate",), every(40, lambda data: data * 2)),
-    Planted("forgets a message now and then", "core", 10, ("C32 loss", "C32 queue loss", "LIVE work"), every(60, lambda data: b"".join(split_messages(data)[1:]))),
+    Planted(
+        "forgets a message now and then",
+        "core",
+        10,
+        ("C32 loss", "C32 queue loss", "LIVE work"),
+        every(60, lambda data: b"".join(split_messages(data)[1:])),
+    ),
     Planted("swaps neighbours now and then", "core", 20, ("C32 order",), every(4, swap_two)),
-    Planted("a queue group of two gets two", "core", 5, ("C32 queue", "C32 duplicate"), lambda: [(PlanTable, "refresh", skip_queue_rule(PlanTable.refresh))]),
-    Planted("a plan outlives a new wildcard", "core", 30, ("C32 loss", "C32 queue loss", "LIVE work"), lambda: [(PlanTable, "invalidate", literal_alone)]),
-    Planted("nobody is told of no responders", "core", 20, ("LIVE work", "C32 responders"), lambda: [(Connection, "on_no_responders", lambda self, subject, reply: None)]),
-    Planted("the dead stay in their queue groups", "core", 100, ("C32 queue loss", "LIVE work", "LIVE bound", "C34 BugFound"), lambda: [(Account, "unsubscribe", keep_closed)]),
-    Planted("a reconnect forgets the subscriptions", "core", 10, ("C32 loss", "C32 queue loss", "LIVE work", "LIVE bound"), lambda: [(SubscriptionTable, "renewal", lambda self: b"")]),
-    Planted("a reconnect sends its first bytes twice", "core", 20, ("C32 duplicate", "LIVE work"), lambda: [(Outbound, "take_over", replay_outbound)]),
-    Planted("a client never looks whether its connection lives", "core", 20, ("LIVE bound", "LIVE work"), lambda: [(Link, "_keep_alive", never_ping)]),
-    Planted("a subscription hands out its newest first", "core", 10, ("C32 order",), lambda: [(Subscription, "next_batch", take_newest(Subscription._take))]),
-    Planted("acknowledges before fsync", "storage_power", 20, ("C1 acked", "C13 risen"), lambda: [(Journal, "_sync_current", sync_nothing)]),
-    Planted("acknowledges before anything", "storage_power", 5, ("C1 acked", "C13 risen", "C2 reused"), lambda: [(Ticket, "wait", wait_for_nothing), (LocalLog, "committed", committed_at_once)]),
-    Planted("no directory is synced", "storage_power", 20, ("C1 acked", "LIVE open", "C33 alarm", "C13 risen"), lambda: [(SimDisk, "sync_dir", no_directory_sync)]),
-    Planted("the journal forgets before the segments are durable", "storage_power", 20, ("C1 acked", "C33 alarm", "C13 risen"), lambda: [(store_module.OpenStream, "checkpoint", release_first)]),
-    Planted("fsync errors are ignored", "storage_errors", 40, ("C1 acked", "C13 risen"), lambda: [(Journal, "_sync_current", ignore_sync_errors)]),
-    Planted("write errors are ignored", "storage_errors", 20, ("C1 acked", "C33 alarm", "C13 risen"), lambda: [(Journal, "_write", ignore_write_errors(Journal._write))]),
-    Planted("damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]),
+    Planted(
+        "a queue group of two gets two",
+        "core",
+        5,
+        ("C32 queue", "C32 duplicate"),
+        lambda: [(PlanTable, "refresh", skip_queue_rule(PlanTable.refresh))],
+    ),
+    Planted(
+        "a plan outlives a new wildcard",
+        "core",
+        30,
+        ("C32 loss", "C32 queue loss", "LIVE work"),
+        lambda: [(PlanTable, "invalidate", literal_alone)],
+    ),
+    Planted(
+        "a slow client's end skips the queue groups",
+        "core_slow",
+        100,
+        ("C32 queue loss",),
+        lambda: [(PlanTable, "invalidate", empty_in_place(PlanTable.invalidate))],
+    ),
+    Planted(
+        "nobody is told of no responders",
+        "core",
+        20,
+        ("LIVE work", "C32 responders"),
+        lambda: [(Connection, "on_no_responders", lambda self, subject, reply: None)],
+    ),
+    Planted(
+        "the dead stay in their queue groups",
+        "core",
+        100,
+        ("C32 queue loss", "LIVE work", "LIVE bound", "C34 BugFound"),
+        lambda: [(Account, "unsubscribe", keep_closed)],
+    ),
+    Planted(
+        "a reconnect forgets the subscriptions",
+        "core",
+        10,
+        ("C32 loss", "C32 queue loss", "LIVE work", "LIVE bound"),
+        lambda: [(SubscriptionTable, "renewal", lambda self: b"")],
+    ),
+    Planted(
+        "a reconnect sends its first bytes twice",
+        "core",
+        20,
+        ("C32 duplicate", "LIVE work"),
+        lambda: [(Outbound, "take_over", replay_outbound)],
+    ),
+    Planted(
+        "a client never looks whether its connection lives",
+        "core",
+        20,
+        ("LIVE bound", "LIVE work"),
+        lambda: [(Link, "_keep_alive", never_ping)],
+    ),
+    Planted(
+        "a subscription hands out its newest first",
+        "core",
+        10,
+        ("C32 order",),
+        lambda: [(Subscription, "next_batch", take_newest(Subscription._take))],
+    ),
+    Planted(
+        "acknowledges before fsync",
+        "storage_power",
+        20,
+        ("C1 acked", "C13 risen"),
+        lambda: [(Journal, "_sync_current", sync_nothing)],
+    ),
+    Planted(
+        "acknowledges before anything",
+        "storage_power",
+        5,
+        ("C1 acked", "C13 risen", "C2 reused"),
+        lambda: [(Ticket, "wait", wait_for_nothing), (LocalLog, "committed", committed_at_once)],
+    ),
+    Planted(
+        "no directory is synced",
+        "storage_power",
+        20,
+        ("C1 acked", "LIVE open", "C33 alarm", "C13 risen"),
+        lambda: [(SimDisk, "sync_dir", no_directory_sync)],
+    ),
+    Planted(
+        "the journal forgets before the segments are durable",
+        "storage_power",
+        20,
+        ("C1 acked", "C33 alarm", "C13 risen"),
+        lambda: [(store_module.OpenStream, "checkpoint", release_first)],
+    ),
+    Planted(
+        "fsync errors are ignored",
+        "storage_errors",
+        40,
+        ("C1 acked", "C13 risen"),
+        lambda: [(Journal, "_sync_current", ignore_sync_errors)],
+    ),
+    Planted(
+        "write errors are ignored",
+        "storage_errors",
+        20,
+        ("C1 acked", "C33 alarm", "C13 risen"),
+        lambda: [(Journal, "_write", ignore_write_errors(Journal._write))],
+    ),
+    Planted(
+        "damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]
+    ),
 )
