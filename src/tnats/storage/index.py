@@ -376,6 +376,8 @@ class MessageIndex:
         chunk = self._chunks.get(sequence >> CHUNK_BITS)
         in_gap = at > 0 and self._gaps[at - 1][1] >= sequence
         if chunk is not None:
+            if chunk.live == CHUNK_SIZE:
+                return PLACE_MIN, min(last, sequence | CHUNK_SIZE - 1)
             place = chunk.places[sequence & CHUNK_SIZE - 1]
             if place == LOST and in_gap:
                 place = REMOVED

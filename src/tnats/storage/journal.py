@@ -93,6 +93,8 @@ class Journal:
         self._store_id = store_id
         self._options = options
         self.findings = recovery.findings
+        self.damaged_bytes = recovery.damaged_bytes
+        """How much of the journal could not be read when it was opened."""
         self.was_empty = not recovery.parts
         """No part stood there when the journal was opened."""
         self.frozen: StoreFrozen | None = None
@@ -415,7 +417,7 @@ class Journal:
         """Make durable what was read and is about to be built on; frozen, and False, when that fails.
 
         The last run's sync may have failed, and a failed sync can leave pages that count as clean though the medium
-        does not have them: another sync would write nothing. So what is not known to have been durable is written again.
+        does not have them: another sync would write nothing. So what nothing says was durable is written again.
         """
         if not recovery.parts or recovery.parts[-1].number not in self._files:
             return True

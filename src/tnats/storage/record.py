@@ -55,7 +55,10 @@ SEAL = 13
 MARKER = 14
 """Run marker of a store. Index: incarnation; stamp: 1 after a clean end; key: boot id."""
 
-KINDS = frozenset(range(HEADER, MARKER + 1))
+USED = 15
+"""Spare copy of how far a stream's sequences were used. Group; index: the highest; key: name."""
+
+KINDS = frozenset(range(HEADER, USED + 1))
 KEY_SIZE_MAX = 0xFFFF
 HEAD_SIZE_MAX = 0xFFFF
 RECORD_SIZE_MAX = 128 * 1024 * 1024

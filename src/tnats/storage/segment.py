@@ -33,9 +33,12 @@ QUARANTINE = "quarantine"
 JOURNAL = 1
 STREAM = 2
 SNAPSHOT = 3
+USED = 5
+"""4 is the store's identity."""
 
 _BODY = struct.Struct("<HBxIQ")
 _NOT_ZERO = re.compile(rb"[^\0]")
+_ZEROS = bytes(64 * 1024)
 
 
 @attrs.frozen
@@ -212,8 +215,7 @@ def scan(data: bytearray, seed: int, path: str, start: int = DATA_START) -> Scan
             result.end = position
             if found[-1][2] == record.FOOTER:
                 return result
-        match = _NOT_ZERO.search(data, position)
-        if match is None:
+        if find_content(data, position) is None:
             return result
         corrected = record.correct(data, position, 0, seed) if position + hot.HEADER_SIZE <= len(data) else None
         if corrected is not None:
@@ -232,13 +234,25 @@ def scan(data: bytearray, seed: int, path: str, start: int = DATA_START) -> Scan
         position = following
 
 
+def find_content(data: bytearray, position: int) -> int | None:
+    """The first byte from `position` on that is not zero. Whole blocks are compared: the end of a part is empty."""
+    while position < len(data):
+        block = data[position : position + len(_ZEROS)]
+        if block != _ZEROS[: len(block)]:
+            match = _NOT_ZERO.search(block)
+            assert match is not None
+            return position + match.start()
+        position += len(block)
+    return None
+
+
 def find_record(data: bytearray, position: int, seed: int) -> int | None:
     """The first position from `position` on (a multiple of 8) where a valid record stands."""
     while True:
-        match = _NOT_ZERO.search(data, position)
-        if match is None:
+        content = find_content(data, position)
+        if content is None:
             return None
-        position = max(position, (match.start() & -8) - 16)
+        position = max(position, (content & -8) - 16)
         stop = min(position + BLOCK_SIZE, len(data))
         for candidate in range(position, stop, 8):
             if record.plausible(data, candidate) and record.unpack(data, candidate, 0, seed) is not None:

@@ -7,6 +7,7 @@ Layout of the store directory:
 | `tnats.lock` | advisory lock: one server at a time |
 | `tnats/identity` | random store id, in two copies; every header of every file carries it |
 | `tnats/marker` | boot id and whether the last run ended cleanly |
+| `tnats/used` | spare copy of how far each stream's sequences were used |
 | `tnats/journal/` | journal parts |
 | `tnats/streams/<group number>/` | segments of one stream |
 | `.../quarantine/` | damaged or foreign files that are not needed any more; nothing here is ever read or removed |
@@ -37,6 +38,7 @@ from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
 from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
+from tnats.storage.used import UsedSequences
 
 IDENTITY = 4
 """Segment role of the identity file."""
@@ -107,12 +109,13 @@ class Store:
         self._boot_id = ""
         self._ended_clean = False
         """Whether the last run ended in order."""
+        self._used = UsedSequences(disk, clock, entropy, f"{root}/used", store_id)
         self.journal: Journal
 
     @property
     def findings(self) -> list[Finding]:
         """Everything that opening and reading brought to light."""
-        found = [*self._findings, *self.journal.findings]
+        found = [*self._findings, *self._used.findings, *self.journal.findings]
         for stream in self._streams.values():
             found += stream.log.findings
         return found
@@ -149,9 +152,12 @@ class Store:
             first_sequence=None if name in self._adopted else first_sequence,
             erase_again=not self._ended_clean,
         )
+        # No sequence is given out twice: what the journal has lost may have used as many as fit into the lost bytes.
         if name in self._adopted:
-            # The journal may have had more than the segments: nobody knows, and no sequence is given out twice.
-            log.index.extend(log.index.last + MISSING_PART_BYTES // ENTRY_SIZE_MIN)
+            log.used = (self._used.last(name, None), MISSING_PART_BYTES // ENTRY_SIZE_MIN)
+        else:
+            unknown = self.journal.damaged_bytes // ENTRY_SIZE_MIN + 1 if group.lost else 0
+            log.used = (self._used.last(name, None if self._is_damaged() else group.state.number), unknown)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
         return stream
 
@@ -172,6 +178,7 @@ class Store:
     async def delete_stream(self, name: str) -> None:
         """Remove a stream for good: first from the journal, durably, then its files."""
         stream = self._streams.pop(name)
+        self._used.forget(name)
         group = self.journal.group(name)
         await group.drop_nowait().wait()
         await self.journal.flush()
@@ -182,6 +189,7 @@ class Store:
 
     async def drop_group(self, name: str) -> None:
         """Remove a log that is not open here: its owner's removal was cut short."""
+        self._used.forget(name)
         group = self.journal.group(name)
         await group.drop_nowait().wait()
         await self.journal.flush()
@@ -237,6 +245,22 @@ class Store:
                 await journal.write_forward(group, part)
             if not await journal.release():
                 return
+            await self._note_used()  # behind the release: on a full disk that is what makes room
+
+    async def _note_used(self, *, is_end: bool = False) -> None:
+        """Keep the spare copy of used sequences up to what is durable: at a clean end that is all."""
+        used = {}
+        for group in self.journal.groups:
+            number = group.state.number
+            last = self._used.last(group.name, number)
+            stream = self._streams.get(group.name)
+            if stream is not None and is_end:
+                last = max(last, stream.log.index.last)
+            elif stream is not None and group.note:
+                last = max(last, NOTE.unpack_from(group.note)[1])
+            if last:
+                used[group.name] = (number, last)
+        await self._used.save(used)
 
     async def close(self) -> None:
         """After `run`: close the files and, if all is durable, say so in the marker. Raises DiskError."""
@@ -247,6 +271,7 @@ class Store:
         )
         self.journal.close_files()
         if clean:
+            await self._note_used(is_end=True)
             await self._write_marker(is_clean=True)
         self._lock.release()
 
@@ -256,6 +281,7 @@ class Store:
         """Read the marker, open the journal, and put away what belongs to nobody."""
         self._boot_id = boot_id
         await self._read_marker()
+        await self._used.load()
         journal_directory = f"{self._root}/journal"
         is_new = self.incarnation == 1
         self.journal = await open_journal(
@@ -289,11 +315,15 @@ class Store:
                 continue
             elif not await self._disk.list(path):
                 await self._disk.rmdir(path)
-            elif not (alarms([*self._findings, *self.journal.findings]) and await self._adopt(path, entry.name)):
+            elif not (self._is_damaged() and await self._adopt(path, entry.name)):
                 await self._disk.mkdir(f"{streams}/{QUARANTINE}")
                 aside = f"{streams}/{QUARANTINE}/{entry.name}-{self.incarnation}"
                 await self._disk.rename(path, aside)
                 self._findings.append(Finding("orphan", aside, text="stream that the journal does not know"))
+
+    def _is_damaged(self) -> bool:
+        """Whether the journal may have lost something."""
+        return bool(alarms([*self._findings, *self.journal.findings]))
 
     async def _adopt(self, path: str, directory_name: str) -> bool:
         """Find the name of a stream in the headers of its segments (most of them say it), and take it up."""

@@ -40,6 +40,9 @@ from tnats.storage.stream_segment import Segment, merged
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
 
+WRITE_BATCH_MAX = 500
+"""Records of one write: a few milliseconds."""
+
 RUN_MIN = 4
 """Fewer messages are put into the index one by one."""
 
@@ -92,11 +95,15 @@ class StreamLog:
         """(path, start, end) of what was neither record nor empty when the log was opened."""
         self.noted = (0, 0)
         """Last sequence and number of messages at the last checkpoint."""
+        self.used = (0, 0)
+        """Sequence that is known to have been used, and how many behind all that is known may have been used too."""
         self.foreign: list[str] = []
         """Files whose header names another place: kept aside whatever they turn out to be."""
 
     def end_recovery(self) -> None:
         """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
+        used, unknown = self.used
+        self.index.extend(max(used, self.index.last) + unknown)
         lost = self.index.absent(self.index.start, self.index.last, LOST)
         found = [
             Finding("damaged" if lost else "torn", path, start, end, group=self.name) for path, start, end in self.holes
@@ -191,12 +198,13 @@ class StreamLog:
                     position += 1
                     continue
                 size = record.record_size(*each[4:])
-                if batch and size > room:
+                if batch and (size > room or len(batch) == WRITE_BATCH_MAX):
                     break
                 room -= size
                 batch.append(each)
                 position += 1
             self._write_batch(batch)
+            await trio.lowlevel.checkpoint()  # others get their turn between batches
 
     def _write_batch(self, batch: list[hot.Record]) -> None:
         if not batch:

@@ -1,0 +1,94 @@
+"""A spare copy of how far each stream's sequences were used: `tnats/used`.
+
+Journal and segments tell it too. This file is for the day when both are damaged in the same place: a sequence that was
+acknowledged must not be given to another message. It is written when the journal is about to give up a part, and at a
+clean end; what came after that is in the journal, so no more than its damaged bytes could hold is unknown.
+
+The file is a segment: header area, then one `record.USED` for each stream, and all of them once more in other blocks.
+It is a help and never an authority: unreadable, it is written anew.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from tnats.runtime.api import Clock, Disk, DiskError
+from tnats.storage import hot, record, segment
+from tnats.storage.record import Finding
+from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
+
+USED_BYTES_MAX = 64 * 1024 * 1024
+
+
+class UsedSequences:
+    """The highest sequence that each stream is known to have used, by name."""
+
+    def __init__(self, disk: Disk, clock: Clock, entropy: Callable[[int], bytes], path: str, store_id: bytes) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self._path = path
+        self._store_id = store_id
+        self._noted: dict[str, tuple[int, int]] = {}
+        """Name: number of the stream's group, sequence."""
+        self._saved: dict[str, tuple[int, int]] = {}
+        """What the file is known to say."""
+        self.findings: list[Finding] = []
+
+    def last(self, name: str, number: int | None) -> int:
+        """Highest sequence noted for the stream; of a stream of that name whatever its group, if `number` is None."""
+        noted_number, last = self._noted.get(name, (number, 0))
+        return last if number in (None, noted_number) else 0
+
+    def forget(self, name: str) -> None:
+        """The stream is removed: another one of its name has nothing to do with it."""
+        self._noted.pop(name, None)
+
+    async def load(self) -> None:
+        """Read the file, if it is there. Raises StoreRefused, DiskError."""
+        try:
+            data = bytearray(await self._disk.read_file(self._path, bytes_max=USED_BYTES_MAX))
+        except DiskError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            return
+        header, findings = segment.read_header(data, self._path)
+        if header is None or (header.role, header.store_id) != (segment.USED, self._store_id):
+            self.findings.append(self._rebuilt(len(data)))
+            return
+        scan = segment.scan(data, header.seed, self._path)
+        self.findings += findings + scan.findings
+        if scan.holes:
+            self.findings.append(self._rebuilt(len(data)))
+        for found in scan.records:
+            if found[2] == record.USED:
+                taken = record.take_apart(data, found, 0)
+                name, last = taken.key.decode(), max(taken.index, self.last(taken.key.decode(), taken.group))
+                self._noted[name] = (taken.group, last)
+
+    def _rebuilt(self, size: int) -> Finding:
+        return Finding("corrected", self._path, 0, max(1, size), text="spare copy unreadable, to be written anew")
+
+    async def save(self, used: Mapping[str, tuple[int, int]]) -> None:
+        """Note group number and sequence of each stream in `used`, durably, and forget the others.
+
+        A disk that refuses leaves the file behind, which is no reason to stop: the journal has its own say about it.
+        """
+        if used == self._saved:
+            return
+        seed = int.from_bytes(self._entropy(4), "little")
+        header = SegmentHeader(segment.USED, 0, "used", self._store_id, seed, self._clock.wall_ns())
+        records: list[hot.Record] = [
+            (record.USED, number, last, 0, name.encode(), b"", b"") for name, (number, last) in used.items()
+        ]
+        filler: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(BLOCK_SIZE))
+        packed, _ = hot.pack([*records, filler, *records], DATA_START, seed, DATA_START)
+        try:
+            await self._disk.write_file(self._path, bytes(header.area()) + bytes(packed))
+        except DiskError:
+            with suppress(DiskError):
+                await self._disk.unlink(self._path + ".tmp")
+            return
+        self._saved, self._noted = dict(used), dict(used)
