@@ -88,6 +88,8 @@ class JetStream:
             boot_id=runtime.process.boot_id(),
             options=StoreOptions(journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns)),
         )
+        for finding in self._store.findings:  # what streams find is told with each
+            self.log.warn(f"JetStream store: {finding}")
         try:
             async with trio.open_nursery() as outer:
                 outer.start_soon(self._run_store)

@@ -20,7 +20,7 @@ from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import DIRECT_GET_SUBJECTS_MAX
 from tnats.runtime.api import DiskError
-from tnats.storage.errors import StorageError
+from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.message_log import Message
 from tnats.subjects.tokens import subject_matches, to_bytes
 from tnats.wire.headers import VERSION_LINE, get_header
@@ -89,8 +89,8 @@ class DirectGets:
         seq = find_message(self._stream, wanted)
         try:
             message = self._stream.store.load_nowait(seq)
-        except (KeyError, StorageError):
-            self._client.publish(reply, b"", headers=NOT_FOUND)
+        except (KeyError, StorageError) as failure:
+            self._fail(seq, reply, failure)
             return
         if message is None:
             self._host.spawn(self._read, seq, reply, wanted.no_hdr)
@@ -100,10 +100,17 @@ class DirectGets:
     async def _read(self, seq: int, reply: bytes, no_headers: bool) -> None:
         try:
             message = await self._stream.store.load(seq)
-        except (KeyError, StorageError, DiskError):
-            self._client.publish(reply, b"", headers=NOT_FOUND)
+        except (KeyError, StorageError, DiskError) as failure:
+            self._fail(seq, reply, failure)
             return
         self._send(message, reply, no_headers=no_headers)
+
+    def _fail(self, seq: int, reply: bytes, failure: Exception) -> None:
+        """Damaged is not absent: a reader must not take the one for the other."""
+        if isinstance(failure, DataDamaged):
+            self._status(reply, f"500 Message {seq} Is Damaged")
+        else:
+            self._client.publish(reply, b"", headers=NOT_FOUND)
 
     def _send(self, message: Message, reply: bytes, *, no_headers: bool, extra: bytes = b"") -> None:
         if no_headers and not extra:

@@ -37,7 +37,7 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.stream.config import Storage, StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
-from tnats.storage.errors import StorageError
+from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import REMOVED
 from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
 
@@ -191,6 +191,9 @@ class StreamCalls:
             message = await stream.store.load(seq)
         except KeyError:
             return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()
+        except DataDamaged as failure:  # not the same as absent, and a reader must not take it for that
+            self._host.log.error(str(failure))
+            return MsgGetAnswer(), errors.STREAM_GENERAL_ERROR(err=f"message {seq} is damaged")
         except (StorageError, DiskError) as failure:
             self._host.log.error(str(failure))
             return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()

@@ -1,0 +1,79 @@
+"""The whole server on a damaged store, in simulation: it starts, names what is damaged, and serves the rest."""
+
+from __future__ import annotations
+
+import orjson
+from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
+
+from tnats.client import connect
+
+PART = f"{STORE}/tnats/journal/0000000000000001.part"
+FILLER = b"x" * 100
+
+
+async def damage(stage: Stage, payload: bytes, bits: int) -> None:
+    """Kill the server, flip so many bits in what the journal holds of `payload`, start it again."""
+    stage.machine.kill()
+    await stage.machine.wait_ended()
+    image = stage.machine.drive.image
+    number = image.file(PART)
+    offset = image.content(PART).index(payload)
+    for place in range(offset, offset + bits):
+        image.write(number, bytes((image.read(number, 1, place)[0] ^ 1,)), place)
+    stage.machine.start()
+    await stage.sleep(1)
+
+
+def findings(stage: Stage) -> list[str]:
+    assert stage.node.jetstream is not None
+    return [str(finding) for finding in stage.node.jetstream.store.findings]
+
+
+def test_a_damaged_message_is_an_error_and_all_else_is_served() -> None:
+    """Both kinds of gets say that it is damaged, not that it is absent; stream info and health check name it; its
+    neighbours are there, and its sequence is not used again.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+            for number in range(1, 10):
+                assert await publish(client, "s", b"%d%b" % (number, FILLER)) == {"stream": "S", "seq": number}
+            await damage(stage, b"5" + FILLER, bits=3)
+            answer = await call(client, "STREAM.MSG.GET.S", {"seq": 5})
+            assert answer["error"] == {"code": 500, "err_code": 10051, "description": "message 5 is damaged"}
+            direct = await client.request("$JS.API.DIRECT.GET.S", orjson.dumps({"seq": 5}))
+            assert (direct.status, direct.description) == (500, "Message 5 Is Damaged")
+            assert (await client.request("$JS.API.DIRECT.GET.S", orjson.dumps({"seq": 99}))).status == 404
+            state = (await call(client, "STREAM.INFO.S"))["state"]
+            assert isinstance(state, dict)
+            assert [seq for seq in state["lost"]["msgs"] if seq < 10] == [5]
+            assert state["messages"] == 8
+            for seq in (4, 6):
+                assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": seq})
+            assert stage.node.jetstream is not None
+            assert any("lost" in line and "5-5 messages" in line for line in stage.node.jetstream.health())
+            answered = await publish(client, "s", b"10")
+            assert answered is not None
+            assert isinstance(answered["seq"], int)
+            assert answered["seq"] > 9
+
+    play(1, scene).unwrap()
+
+
+def test_a_flipped_bit_is_corrected_and_reported() -> None:
+    """The message is there as it was, the report names file and bit, and the health check has no objection."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+            for number in range(1, 10):
+                await publish(client, "s", b"%d%b" % (number, FILLER))
+            await damage(stage, b"5" + FILLER, bits=1)
+            found = await client.request("$JS.API.DIRECT.GET.S", orjson.dumps({"seq": 5}))
+            assert found.data == b"5" + FILLER
+            assert [text for text in findings(stage) if text.startswith("corrected")]
+            assert stage.node.jetstream is not None
+            assert stage.node.jetstream.health() == []
+
+    play(1, scene).unwrap()
