@@ -45,9 +45,11 @@ def against_time(acked: list[Operation]) -> Iterator[str]:
 
 
 def gaps(replica: Replica) -> Iterator[str]:
-    """Sequences that are passed over in silence: one that is answered with an error is no gap."""
-    answered = [seq for seq, answer in replica.missing.items() if answer]
-    seqs = sorted([*replica.messages, *answered])
+    """Sequences that are passed over in silence: one that is answered with an error, or that the server itself names as
+    lost, is no gap.
+    """
+    answered = {seq for seq, answer in replica.missing.items() if answer}
+    seqs = sorted({*replica.messages, *answered, *replica.named_lost})
     for before, after in pairwise(seqs):
         if after != before + 1:
             yield f"{replica.node}: nothing from {before + 1} to {after - 1}"

@@ -41,6 +41,8 @@ from tnats.runtime.sim.disk_image import ROOT, CrashPolicy, ImageError
 
 BLOCK_SIZE = 4096
 WRITE_BACK_STEPS = 6
+SEARCH_SIZE = 1024 * 1024
+"""Files are searched in pieces of this size: what was written last often stands in front of room set aside."""
 SYNC_FLAGS = os.O_SYNC | os.O_DSYNC
 
 T = TypeVar("T")
@@ -102,7 +104,13 @@ class FaultFileSystem(pyfuse3.Operations):
         """Whether a power loss now would leave `text` in some file that still has its name (the strictest policy)."""
         image = self.drive.image.clone()
         image.crash(CrashPolicy.STRICT, random.Random(0))
-        return any(text in image.content(path) for path in image.walk() if fnmatch.fnmatchcase(path, glob))
+        numbers = [image.file(path) for path in image.walk() if fnmatch.fnmatchcase(path, glob)]
+        numbers.sort(key=lambda number: self._changed_ns.get(number, 0), reverse=True)
+        return any(
+            text in image.read(number, SEARCH_SIZE + len(text), offset)
+            for number in numbers
+            for offset in range(0, image.size(number), SEARCH_SIZE)
+        )
 
     async def write_back(self, age_s: float) -> None:
         """Be the kernel's write-back, until cancelled: data that is `age_s` old reaches the medium by itself."""

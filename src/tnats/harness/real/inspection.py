@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Any
 
 from tnats.client import Client, ClientError, TimedOut
 from tnats.harness import js_requests
@@ -19,6 +21,8 @@ MISSING_ASKED_MAX = 2_000
 SILENCES_MAX = 4
 """Reads without an answer after which no further ones of their kind are tried."""
 HEALTHY_STATUS = 200
+LOST_RANGE = re.compile(rf"lost \S*/{STREAM} ([0-9]+)-([0-9]+) messages")
+"""How our health check names what a stream has lost."""
 
 
 async def read_replica(client: Client, server: ServerProcess, evidence: Evidence) -> Replica:
@@ -30,12 +34,20 @@ async def read_replica(client: Client, server: ServerProcess, evidence: Evidence
     try:
         state = await js_requests.stream_state(client, STREAM, TIMEOUT_S)
         replica.last_seq = state["last_seq"]
-        replica.named_lost = frozenset((state.get("lost") or {}).get("msgs") or ())
+        replica.named_lost = named_lost(state, replica.health)
         await read_messages(client, replica)
         await ask_missing(client, replica, evidence)
     except ClientError as exc:
         replica.failure = f"{type(exc).__name__}: {exc}"
     return replica
+
+
+def named_lost(state: dict[str, Any], health: str) -> frozenset[int]:
+    """Sequences that the server names as lost: one by one in the stream's state, or as ranges in the health check."""
+    named = {int(seq) for seq in (state.get("lost") or {}).get("msgs") or ()}
+    for first, last in LOST_RANGE.findall(health):
+        named.update(range(int(first), int(last) + 1))
+    return frozenset(named)
 
 
 async def read_messages(client: Client, replica: Replica) -> None:

@@ -20,6 +20,7 @@ from tnats.runtime.api import NetworkError, Runtime
 
 START_TIMEOUT_S = 30.0
 POLL_NS = 50_000_000
+ANSWER_TIMEOUT_S = 5.0
 HTTP_BYTES_MAX = 64 * 1024
 
 CONFIGURATION = """\
@@ -92,12 +93,8 @@ class ServerProcess:
         raise CouldNotRun(f"{self.target.name} did not start: {reason}; its log ends with: {self.last_log_line()}")
 
     async def _answers(self) -> bool:
-        try:
-            conn = await self._runtime.network.connect("127.0.0.1", self.client_port, timeout_ns=SECOND_NS)
-        except NetworkError:
-            return False
-        conn.close()
-        return True
+        """Whether it greets a client: a server may well listen before it serves."""
+        return b"INFO " in await self._ask(self.client_port, b"", wanted=b"INFO ")
 
     async def kill(self) -> None:
         """SIGKILL: the page cache survives, nothing else does."""
@@ -134,18 +131,29 @@ class ServerProcess:
 
     async def health(self) -> Health:
         """Ask `/healthz`."""
-        try:
-            conn = await self._runtime.network.connect("127.0.0.1", self.monitor_port, timeout_ns=SECOND_NS)
-        except NetworkError as exc:
-            return Health(0, str(exc))
+        answer = await self._ask(self.monitor_port, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        words = head.split()
+        status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+        return Health(status, body.decode(errors="replace").strip())
+
+    async def _ask(self, port: int, request: bytes, wanted: bytes = b"") -> bytes:
+        """What comes back on a connection to `port`, up to its end, a time-out, or (if given) the `wanted` bytes;
+        nothing if nobody listens there.
+        """
         answer = bytearray()
+        try:
+            conn = await self._runtime.network.connect("127.0.0.1", port, timeout_ns=SECOND_NS)
+        except NetworkError:
+            return b""
         buffer = bytearray(HTTP_BYTES_MAX)
         poller = self._runtime.network.poller()
         try:
-            conn.write([b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n"])
+            if request:
+                conn.write([request])
             poller.add(conn)
-            with trio.move_on_after(5):
-                while len(answer) < HTTP_BYTES_MAX:
+            with trio.move_on_after(ANSWER_TIMEOUT_S):
+                while len(answer) < HTTP_BYTES_MAX and not (wanted and wanted in answer):
                     count = conn.read_into(buffer)
                     if count == 0:
                         break
@@ -153,13 +161,9 @@ class ServerProcess:
                         await poller.wait()
                     else:
                         answer += buffer[:count]
-        except NetworkError as exc:
-            return Health(0, str(exc))
+        except NetworkError:
+            pass  # reset: what came before it counts
         finally:
             poller.close()
             conn.close()
-        head, _, body = bytes(answer).partition(b"\r\n\r\n")
-        words = head.split()
-        return Health(
-            int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace").strip()
-        )
+        return bytes(answer)
