@@ -201,13 +201,14 @@ class Authenticator:
             return self._refused("CONNECT may not name an account")
         if self.no_auth_required:
             return Admitted(None, connect.user)
-        name, password, nkey, token = connect.user, connect.password, connect.nkey, connect.auth_token
+        name, password, token = connect.user, connect.password, connect.auth_token
+        nkey = connect.nkey if self._nkey_users else ""  # it says nothing where nobody signs
         if not (name or password or nkey or token):
             stand_in = self._stand_in(connection_type, via_trusted_proxy=via_trusted_proxy)
             if stand_in is not None:
                 return Admitted(stand_in, stand_in.name)
         if self._credentials.users is not None:
-            if nkey and self._nkey_users:
+            if nkey:
                 return self._check_nkey(nkey, connect.sig, nonce, connection_type, via_trusted_proxy)
             return self._check_user(name, password, connection_type, via_trusted_proxy)
         return self._check_single(name, password, token, via_trusted_proxy)

@@ -337,11 +337,12 @@ class Connection:
         if options is None:
             self._violation("bad CONNECT")
             return
+        if self.state is State.OPEN:
+            self._leave_account()  # a second CONNECT; before the first one, telnet users may have subscribed already
         self._move(State.LOGGING_IN)
         self.options = options
         self.rtt_ns = max(1, self.broker.now_ns() - self.started_ns)  # an estimate, until the first PONG
         self.broker.keepalive.watch(self)
-        self._leave_account()
         outcome = self._judge(options)
         if isinstance(outcome, BcryptCheck):
             self._login = outcome
@@ -375,7 +376,10 @@ class Connection:
             return
         self._move(State.OPEN)
         user = outcome.user
-        self.account = self.broker.account(user.account) if user is not None else self.broker.account()
+        account = self.broker.account(user.account) if user is not None else self.broker.account()
+        if account is not self.account:
+            self._leave_account()
+            self.account = account
         self._take_user(outcome)
         self.inbound.locked = False
         self.account.clients[self.cid] = self

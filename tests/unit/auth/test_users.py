@@ -162,10 +162,16 @@ def test_no_auth_user_stands_in_for_nobody(entry: User) -> None:
     assert Authenticator(credentials).check(Said()) == Admitted(entry, "guest")
 
 
-@pytest.mark.parametrize("said", [Said(user="x"), Said(password="x"), Said(auth_token="x"), Said(nkey="x")])
+@pytest.mark.parametrize("said", [Said(user="x"), Said(password="x"), Said(auth_token="x")])
 def test_no_auth_user_does_not_stand_in_for_wrong_credentials(said: Said) -> None:
     """Any credential at all must be right."""
     assert not admits(users(User("guest"), no_auth_user="guest"), said)
+
+
+def test_an_nkey_is_a_credential_where_some_user_signs() -> None:
+    """Where nobody does it is passed over (as nats-server 2.15.1 does); else it must be right."""
+    assert admits(users(User("guest"), no_auth_user="guest"), Said(nkey="x"))
+    assert not admits(users(User("guest"), User("U", is_nkey=True), no_auth_user="guest"), Said(nkey="x"))
 
 
 @pytest.mark.parametrize(
