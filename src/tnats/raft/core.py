@@ -11,6 +11,7 @@ import random
 from collections import deque
 
 from tnats.errors import ensure
+from tnats.raft import codec
 from tnats.raft.effects import (
     Event,
     Halted,
@@ -29,7 +30,7 @@ from tnats.raft.effects import (
 from tnats.raft.identity import following, supersedes
 from tnats.raft.log import FaultyRange, Log
 from tnats.raft.membership import Membership, MembershipLog
-from tnats.raft.messages import AppendReply, Entry, Message, NodeId, SnapshotMeta, Standing
+from tnats.raft.messages import AppendReply, Entry, EntryKind, Message, NodeId, SnapshotMeta, Standing
 from tnats.raft.options import Options
 from tnats.raft.progress import Progress
 from tnats.raft.roles import STANDING_CAUSES, Cause, Role, next_role
@@ -229,9 +230,12 @@ class Core:
         self.refresh_standing()
 
     def fill(self, fault: FaultyRange, entries: list[Entry]) -> None:
-        """Entries at the head of a faulty range were found again."""
+        """Entries at the head of a faulty range were found again, and with them the configurations that they hold."""
         self.repairs.append(Rewrite(self.log.term(fault.first - 1) or 0, entries))
         self.log.fill(fault, entries)
+        for entry in entries:
+            if entry.kind == EntryKind.CONFIG:
+                self.adopt_membership(codec.decode_membership(entry.data, entry.index))
 
     def report_halt(self, first: int, last: int, reason: str) -> None:
         """The group cannot go on until an operator, or a replica that still has what is missing, comes."""
@@ -248,7 +252,7 @@ class Core:
     # Membership
 
     def adopt_membership(self, membership: Membership) -> None:
-        """A configuration was appended: it is in force now."""
+        """A configuration was appended, or found again where damage hid it: the latest one is in force."""
         self.memberships.append(membership)
         self.membership_now()
 

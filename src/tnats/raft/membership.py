@@ -129,11 +129,15 @@ class MembershipLog:
         return None
 
     def append(self, membership: Membership) -> None:
-        """Note a configuration of the log. One that is known already, from a second copy, is no news."""
+        """Note a configuration of the log, in its place: a later one may be known already, from a second copy."""
         if not self.current.members:
             self.chain = [membership]
-        elif membership.index > self.current.index:
-            self.chain.append(membership)
+            return
+        at = len(self.chain)
+        while at and self.chain[at - 1].index > membership.index:
+            at -= 1
+        if at and self.chain[at - 1].index < membership.index:
+            self.chain.insert(at, membership)
 
     def truncate(self, index: int) -> bool:
         """Take back what was appended at `index` or later. Whether anything was."""

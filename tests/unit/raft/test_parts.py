@@ -105,6 +105,11 @@ def test_the_chain_of_memberships() -> None:
     chain.release(4)
     assert chain.at(3) is None
     assert chain.current is second
+    hidden = MembershipLog([THREE, third])
+    hidden.append(second)
+    assert hidden.chain == [THREE, second, third]  # found again behind a later one, it takes its place
+    hidden.append(Membership(0, THREE.members[:1]))
+    assert hidden.chain == [THREE, second, third]  # what the base replaced is no news
     unknown = MembershipLog([EMPTY])
     unknown.append(THREE)
     assert unknown.chain == [THREE]
