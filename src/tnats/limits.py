@@ -304,3 +304,6 @@ JOURNAL_PART_BYTES = 64 * MIB
 SOURCING_BATCH_MSGS_MAX = 1000
 SOURCING_BATCH_BYTES_MAX = 4 * MIB
 """What a mirror or source reads of its origin before it stores it."""
+
+STORES_MEASURED_NS = 100_000_000
+"""How often all streams are added up for the bounds on the stores: what may come in too much."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -13,10 +13,15 @@ from tnats.jetstream.meta.catalogue import Catalogue
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Log
 from tnats.jetstream.stream.batches import BatchBudget
+from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.timers import Timers
+from tnats.limits import STORES_MEASURED_NS
 from tnats.runtime.api import Runtime
 from tnats.storage.store import Store
 from tnats.subjects.draw import Draw
+
+if TYPE_CHECKING:
+    from tnats.jetstream.account import AccountService
 
 
 @attrs.define(eq=False)
@@ -33,12 +38,28 @@ class Host:
     budget: BatchBudget
     draw: Draw
     nuid: Nuid
+    accounts: dict[str, AccountService] = attrs.field(factory=dict)
+    _full: dict[Storage, bool] = attrs.field(factory=dict)
+    _measured_until_ns: int = 0
 
     def wall_ns(self) -> int:
         return self.runtime.clock.wall_ns()
 
     def mono_ns(self) -> int:
         return self.runtime.clock.mono_ns()
+
+    def is_full(self, storage: Storage) -> bool:
+        """Whether the node's bound on all streams of this kind is reached. Measured every now and then only."""
+        now_ns = self.mono_ns()
+        if now_ns >= self._measured_until_ns:
+            self._measured_until_ns = now_ns + STORES_MEASURED_NS
+            used = dict.fromkeys(Storage, 0)
+            for account in self.accounts.values():
+                for stream in account.streams.values():
+                    used[stream.config.storage] += stream.store.total_bytes
+            bounds = {Storage.MEMORY: self.options.max_memory, Storage.FILE: self.options.max_file}
+            self._full = {kind: 0 <= bounds[kind] <= used[kind] for kind in Storage}
+        return self._full[storage]
 
     def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Start a task. What it raises, if it is an Exception, is reported and harms nobody else."""

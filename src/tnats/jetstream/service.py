@@ -142,6 +142,7 @@ class JetStream:
             budget=BatchBudget(),
             draw=Draw(chance.rng("jetstream").getrandbits(64)),
             nuid=Nuid(chance.rng("jetstream ids")),
+            accounts=self.accounts,
         )
 
     # ------------------------------------------------------------------ recovery

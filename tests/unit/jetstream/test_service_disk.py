@@ -92,5 +92,27 @@ def test_a_flood_is_refused() -> None:
     play(1, scene).unwrap()
 
 
+def test_a_full_store_is_told() -> None:
+    """At the bound on all memory streams publishers hear so; streams in files are not concerned."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.M", {"name": "M", "subjects": ["m"], "storage": "memory"})
+            await call(client, "STREAM.CREATE.F", {"name": "F", "subjects": ["f"]})
+            assert stage.node.jetstream is not None
+            host = stage.node.jetstream.accounts["$G"].host
+            host.options = attrs.evolve(host.options, max_memory=1000)
+            answers = []
+            for _ in range(10):
+                answers.append(await publish(client, "m", bytes(200)))
+                await stage.sleep(0.2)
+            refused = [one for one in answers if one is not None and "error" in one]
+            assert len(refused) == 5
+            assert "10028" in str(refused[0]["error"])
+            assert await publish(client, "f", b"") == {"stream": "F", "seq": 1}
+
+    play(1, scene).unwrap()
+
+
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

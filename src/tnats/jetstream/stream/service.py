@@ -30,7 +30,7 @@ from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
-from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.jetstream.stream.config import Retention, Storage, StreamConfig
 from tnats.jetstream.stream.entries import (
     Append,
     Configure,
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 LOOK_AGAIN_NS = 60 * SECOND_NS
 """Deadlines are wall-clock times, which may jump: none is trusted for longer."""
 TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+
+_FULL = {Storage.MEMORY: errors.MEMORY_RESOURCES_EXCEEDED, Storage.FILE: errors.STORAGE_RESOURCES_EXCEEDED}
 
 Done = Callable[[Applied | None, StorageError | None], None]
 """What became of an entry: applied, or why not."""
@@ -189,6 +191,8 @@ class StreamService:
             self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(self.trouble)))
         elif self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
             self._refuse(batch, errors.STORAGE_RESOURCES_EXCEEDED())
+        elif self.host.is_full(self.config.storage):
+            self._refuse(batch, _FULL[self.config.storage]())
         elif self.config.allow_msg_counter:
             self._waiting.append(batch)
             if len(self._waiting) == 1 and not self._count_nowait():
@@ -438,13 +442,13 @@ class StreamService:
                 self.account.advise(self.leader.reset())
             self._start_intakes()
 
-    async def checkpoint(self) -> None:
-        """Let the journal forget what is applied. Raises StorageError."""
+    async def checkpoint(self, *, anyway: bool = False) -> None:
+        """Let the journal forget what is applied; `anyway`, even if that is nothing new. Raises StorageError."""
         if self._group is None:
             return
         async with self._checkpointing:
             index = self.applied_index
-            if index <= self._group.floor:
+            if index <= self._group.floor and not anyway:
                 return
             note = Note(encode_config(self.config), self.store.last_seq, snapshot.save(self.machine))
             await self._journal.flush()
