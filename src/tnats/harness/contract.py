@@ -57,6 +57,8 @@ class Observed:
     unavailable: str = ""
     """Why the server did not serve again after the faults; empty when it did."""
     stream_gone: bool = False
+    reports: list[str] = attrs.field(factory=list)
+    """What the health check said after each start: a loss may be told once, and need not be told for ever."""
     audited_count: int = 0
     """Acknowledgements at which the fault file system was asked whether the message would survive."""
     audited_volatile_count: int = 0
@@ -184,7 +186,7 @@ def judge_window(
             yield "K3", f"{place}, the oldest {oldest_ns / SECOND_NS:.1f} s old; {window}"
         if later:
             yield "K3", f"{place}, not a suffix: {len(later)} values after sequence {first_lost} were kept"
-        if not replica.health and not replica.named_lost:
+        if not replica.health and not all(replica.is_named_lost(operation.told("seq")) for operation in taken):
             yield "K3", f"{place}, up to {oldest_ns / SECOND_NS:.1f} s old, and the server reports no loss"
     if unexplained:
         yield "K1", f"{unexplained} lost without a power loss after their acknowledgement"
@@ -227,4 +229,4 @@ def is_named(replica: Replica, seq: int) -> bool:
     """Whether the server says that this sequence is damaged: in its answer to a read (some other error tells a reader
     nothing of it), or in a list of what it has lost, in which case "no message found" is answer enough.
     """
-    return seq in replica.named_lost or str(seq) in NUMBER.findall(replica.missing.get(seq, ""))
+    return replica.is_named_lost(seq) or str(seq) in NUMBER.findall(replica.missing.get(seq, ""))

@@ -55,6 +55,11 @@ def test_loss_inside_the_window_is_excused_only_when_reported() -> None:
     reported = without_tail()
     reported.replicas[0].health = "503 lost sequences 3 to 4"
     assert broken("W", reported, observed) == []
+    once = without_tail()
+    once.replicas[0].named_lost = ((3, 3),)
+    assert broken("W", once, observed) == ["K3"], "4 was never named"
+    once.replicas[0].named_lost = ((3, 9),)
+    assert broken("W", once, observed) == []
 
 
 def test_loss_that_is_too_old_or_no_suffix_breaks_the_window() -> None:
@@ -95,9 +100,9 @@ def test_no_such_message_is_an_answer_only_where_the_server_lists_the_sequence_a
     listed = flipped(without_tail(), 2)
     listed.replicas[0].missing = {3: "", 4: ""}
     listed.replicas[0].health = "503 damaged"
-    listed.replicas[0].named_lost = frozenset((3,))
+    listed.replicas[0].named_lost = ((3, 3),)
     assert broken("H", listed) == ["K5"]
-    listed.replicas[0].named_lost = frozenset((3, 4))
+    listed.replicas[0].named_lost = ((3, 4),)
     assert broken("H", listed) == []
     vague = flipped(without_tail(), 2)
     vague.replicas[0].health = "503 damaged"
@@ -111,7 +116,7 @@ def test_a_hole_that_is_listed_as_lost_is_no_gap() -> None:
     holed.replicas[0].missing = {3: ""}
     holed.replicas[0].health = "503 damaged"
     assert broken("H", holed) == ["K5", "K9"]
-    holed.replicas[0].named_lost = frozenset((3,))
+    holed.replicas[0].named_lost = ((3, 3),)
     assert broken("H", holed) == []
 
 

@@ -34,12 +34,15 @@ class Replica:
     """Acknowledged sequences that it does not serve: what it answered instead; "" for "no such message"."""
     unanswered_count: int = 0
     """Reads of single sequences that got no answer at all."""
-    named_lost: frozenset[int] = frozenset()
-    """Sequences that the server itself names as lost."""
+    named_lost: tuple[tuple[int, int], ...] = ()
+    """Ranges (first, last) of sequences that the server itself names as lost, or has named after a start."""
     health: str = ""
     """What the health check says; empty when all is well."""
     failure: str = ""
     """Why it could not be read at all."""
+
+    def is_named_lost(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self.named_lost)
 
 
 @attrs.define

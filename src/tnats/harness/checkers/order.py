@@ -48,11 +48,13 @@ def gaps(replica: Replica) -> Iterator[str]:
     """Sequences that are passed over in silence: one that is answered with an error, or that the server itself names as
     lost, is no gap.
     """
-    answered = {seq for seq, answer in replica.missing.items() if answer}
-    seqs = sorted({*replica.messages, *answered, *replica.named_lost})
-    for before, after in pairwise(seqs):
-        if after != before + 1:
-            yield f"{replica.node}: nothing from {before + 1} to {after - 1}"
+    answered = [seq for seq, answer in replica.missing.items() if answer]
+    known = sorted([(seq, seq) for seq in [*replica.messages, *answered]] + list(replica.named_lost))
+    reached = known[0][0] - 1 if known else 0
+    for first, last in known:
+        if first > reached + 1:
+            yield f"{replica.node}: nothing from {reached + 1} to {first - 1}"
+        reached = max(reached, last)
 
 
 def turned_back(replica: Replica) -> Iterator[str]:

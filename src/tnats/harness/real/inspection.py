@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -25,8 +26,13 @@ LOST_RANGE = re.compile(rf"lost \S*/{STREAM} ([0-9]+)-([0-9]+) messages")
 """How our health check names what a stream has lost."""
 
 
-async def read_replica(client: Client, server: ServerProcess, evidence: Evidence) -> Replica:
-    """Everything that `server` serves of the stream. A failure to read is noted, not raised."""
+async def read_replica(
+    client: Client, server: ServerProcess, evidence: Evidence, reports: Iterable[str] = ()
+) -> Replica:
+    """Everything that `server` serves of the stream. A failure to read is noted, not raised.
+
+    `reports`: what its health check has said before.
+    """
     replica = Replica(server.name, {})
     health = await server.health()
     if health.status != HEALTHY_STATUS:
@@ -34,7 +40,7 @@ async def read_replica(client: Client, server: ServerProcess, evidence: Evidence
     try:
         state = await js_requests.stream_state(client, STREAM, TIMEOUT_S)
         replica.last_seq = state["last_seq"]
-        replica.named_lost = named_lost(state, replica.health)
+        replica.named_lost = named_lost(state, [*reports, replica.health])
         await read_messages(client, replica)
         await ask_missing(client, replica, evidence)
     except ClientError as exc:
@@ -42,12 +48,11 @@ async def read_replica(client: Client, server: ServerProcess, evidence: Evidence
     return replica
 
 
-def named_lost(state: dict[str, Any], health: str) -> frozenset[int]:
-    """Sequences that the server names as lost: one by one in the stream's state, or as ranges in the health check."""
-    named = {int(seq) for seq in (state.get("lost") or {}).get("msgs") or ()}
-    for first, last in LOST_RANGE.findall(health):
-        named.update(range(int(first), int(last) + 1))
-    return frozenset(named)
+def named_lost(state: dict[str, Any], reports: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    """Ranges that the server names as lost: one by one in the stream's state, from first to last in health checks."""
+    single = [int(seq) for seq in (state.get("lost") or {}).get("msgs") or ()]
+    told = (pair for report in reports for pair in LOST_RANGE.findall(report))
+    return tuple(dict.fromkeys([*((seq, seq) for seq in single), *((int(first), int(last)) for first, last in told)]))
 
 
 async def read_messages(client: Client, replica: Replica) -> None:

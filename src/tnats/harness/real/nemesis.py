@@ -116,6 +116,7 @@ class Nemesis:
         else:
             self.start_failure = ""
             self._recorder.nemesis("start", self._server.name)
+            self._observed.reports.append((await self._server.health()).text)
 
     async def _down(self, fault: Fault) -> None:
         await self._runtime.clock.sleep_ns(fault.number("down_ns", SECOND_NS))
@@ -145,6 +146,7 @@ class Nemesis:
         await self._server.kill()
         killed_ns = self._recorder.time_ns()
         await self._store.power_loss(policy)
+        self._server.boot_count += 1
         await self._down(fault)
         self._observed.power_losses.append(PowerLoss(killed_ns, self._recorder.time_ns()))
         await self._start()

@@ -57,6 +57,8 @@ class ServerProcess:
         self.monitor_port = free_port()
         self.log = workplace.directory / f"{name}.log"
         self.start_count = 0
+        self.boot_count = 1
+        """Counts the losses of power, too: a server may ask its machine whether there was one."""
         self._runtime = runtime
         self._workplace = workplace
         self._process: trio.Process | None = None
@@ -81,7 +83,9 @@ class ServerProcess:
         assert not self.is_running
         self.start_count += 1
         self._process = await self._workplace.start(
-            [*self.target.command, "-c", str(self._configuration)], log=self.log
+            [*self.target.command, "-c", str(self._configuration)],
+            log=self.log,
+            environment={"TNATS_BOOT_ID": f"{self.name}-boot-{self.boot_count}"},
         )
         with trio.move_on_after(START_TIMEOUT_S):
             while self.is_running:

@@ -221,7 +221,8 @@ class Run:
                 self.observed.unavailable = "a publish after the faults was not acknowledged"
             await queue.drain(self.reader, log)
         async with connect(server.url, runtime=self.runtime) as client:
-            self.evidence.replicas.append(await read_replica(client, server, self.evidence))
+            reports = self.observed.reports
+            self.evidence.replicas.append(await read_replica(client, server, self.evidence, reports))
         self.progress("reading back after a restart", 0.5, 1.0)
         await server.stop()
         if not await self.wait_service(server, nemesis):
