@@ -48,15 +48,18 @@ class Stage:
         await self.sleep(1)
 
 
-def play(seed: int, scene: Callable[[Stage], Awaitable[object]]) -> Outcome[object]:
-    """Run `scene` beside a server; its value is the outcome's."""
+def play(
+    seed: int, scene: Callable[[Stage], Awaitable[object]], sync_interval: tuple[int, bool] = (0, True)
+) -> Outcome[object]:
+    """Run `scene` beside a server; its value is the outcome's. `sync_interval` in ns, or always."""
 
     async def main(world: World) -> object:
         outcome: list[object] = []
         nodes: list[Node] = []
 
         async def serve(runtime: Runtime) -> None:
-            nodes.append(build(runtime, Options(jetstream=JetStreamOptions(enabled=True, store_dir=STORE))))
+            jetstream = JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=sync_interval)
+            nodes.append(build(runtime, Options(jetstream=jetstream)))
             await nodes[-1].run()
 
         async def clients(runtime: Runtime) -> None:

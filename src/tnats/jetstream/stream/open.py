@@ -2,6 +2,9 @@
 
 Entries that the journal has lost are made up for by what the segment files hold: their messages are taken back in, what
 the entries removed stays, and sequences that no file knows are counted as lost.
+
+After a loss of power under a sync interval, what was acknowledged in the last interval may be gone without a trace. All
+sequences that it can have had are passed over, durably and before the stream serves, and named until the next start.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from tnats.jetstream.stream.service import StreamService
 from tnats.storage.errors import StorageError
 from tnats.storage.index import LOST
 from tnats.storage.memory_log import MemoryLog
+from tnats.storage.record import Finding
+from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.stream_log import NOTE, StreamLog
 
 if TYPE_CHECKING:
@@ -59,14 +64,28 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     await _observe(machine, store, store.end_recovery())
     log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
+    passed_over = []
+    if host.store.lost_unsynced and host.options.sync_interval_ns:
+        passed_over.append(_pass_over_unsynced(log))
     group = host.store.journal.group(record.group)
     service = StreamService(host, account, record, machine, store, group)
     host.store.own(record.group, service.checkpoint)
     if machine.config != record.config:  # the catalogue is ahead: power was lost in the middle of an update
         service.propose(Configure(encode_config(record.config)))
-    service.lost = log.index.absent(log.index.start, log.index.last, LOST)
+    service.lost = log.index.absent(log.index.start, log.index.last, LOST) + passed_over
     _report(host, service, log)
+    if passed_over:
+        await service.checkpoint(anyway=True)
     return service
+
+
+def _pass_over_unsynced(log: StreamLog) -> tuple[int, int]:
+    """Count as used whatever sequences an unsynced part of the journal can have given out; (first, last) of them."""
+    first, last = log.index.last + 1, log.index.last + MISSING_PART_BYTES // ENTRY_SIZE_MIN
+    log.skip(first, last)
+    text = "messages, as many as there were: power failed, and their sync was still to come"
+    log.findings.append(Finding("lost", log.directory, first, last + 1, group=log.name, text=text))
+    return first, last
 
 
 def _has_gap(change: Append, store: IndexedStore) -> bool:
