@@ -23,6 +23,7 @@ COMMANDS = {
     "reply": ("tnats.cli.reply", "Answer requests."),
     "rtt": ("tnats.cli.rtt", "Measure the round trip to a server."),
     "bench": ("tnats.cli.bench", "Measure throughput and latency."),
+    "check": ("tnats.cli.check", "Verify the store of a stopped server, and name what is damaged."),
     "sim": ("tnats.cli.sim", "Search simulated worlds for bugs; replay, shrink and show them."),
     "jepsen": ("tnats.cli.jepsen", "Run Jepsen's findings about NATS against a server."),
 }

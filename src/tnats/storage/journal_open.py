@@ -34,7 +34,8 @@ async def open_journal(
         if extension == "part.tmp":
             await disk.unlink(path)
         elif extension == "part" and stem.isdecimal():
-            content, file = await _read_part(disk, path, int(stem), entry.size, store_id)
+            file = await disk.open(path)
+            content = await read_part(file, int(stem), entry.size, store_id)
             contents.append(content)
             if content.header is not None:
                 files[content.number] = (file, content.header.seed)
@@ -51,11 +52,11 @@ async def open_journal(
     return journal
 
 
-async def _read_part(disk: Disk, path: str, number: int, size: int, store_id: bytes) -> tuple[PartContent, File]:
-    file = await disk.open(path)
+async def read_part(file: File, number: int, size: int, store_id: bytes) -> PartContent:
+    """A part's bytes and its header, if it is the right one. Raises StoreRefused, DiskError."""
     data = bytearray(await file.pread(size, 0))
-    header, findings = segment.read_header(data, path)
+    header, findings = segment.read_header(data, file.path)
     if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
-        findings.append(Finding("foreign", path, text="belongs to another store or place"))
+        findings.append(Finding("foreign", file.path, text="belongs to another store or place"))
         header = None
-    return PartContent(number, path, data, header, findings), file
+    return PartContent(number, file.path, data, header, findings)

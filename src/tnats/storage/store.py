@@ -411,12 +411,7 @@ async def open_store(
     Raises StoreLocked, StoreRefused (another program's or version's), StorageError, DiskError.
     """
     await _make_directory(disk, directory)
-    for entry in await disk.list(directory):
-        if entry.name == "jetstream" and entry.is_directory:
-            raise StoreRefused(
-                f"{directory} holds a store of nats-server (directory `jetstream`); it was not touched. "
-                "Give this server a directory of its own and copy the streams by backup and restore"
-            )
+    await refuse_others(disk, directory)
     lock = await disk.lock(f"{directory}/tnats.lock")
     try:
         root = f"{directory}/tnats"
@@ -431,6 +426,16 @@ async def open_store(
         lock.release()
         raise
     return store
+
+
+async def refuse_others(disk: Disk, directory: str) -> None:
+    """Raises StoreRefused when `directory` holds another program's store, DiskError when it cannot be listed."""
+    for entry in await disk.list(directory):
+        if entry.name == "jetstream" and entry.is_directory:
+            raise StoreRefused(
+                f"{directory} holds a store of nats-server (directory `jetstream`); it was not touched. "
+                "Give this server a directory of its own and copy the streams by backup and restore"
+            )
 
 
 async def _make_directory(disk: Disk, directory: str) -> None:

@@ -29,25 +29,29 @@ async def open_stream_log(
     note: bytes = b"",
     first_sequence: int | None = 1,
     erase_again: bool = False,
+    readonly: bool = False,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`. `first_sequence` is for
     a log without a note; None takes the lowest sequence that is found. `erase_again` after an end that was not clean:
-    erasures may not have reached the medium. Raises StoreRefused, DiskError.
+    erasures may not have reached the medium. `readonly` only looks, and leaves no file open. Raises StoreRefused,
+    DiskError.
     """
-    await disk.mkdir(directory)
-    await disk.sync_dir(directory.rpartition("/")[0])
+    if not readonly:
+        await disk.mkdir(directory)
+        await disk.sync_dir(directory.rpartition("/")[0])
     log = StreamLog(disk, clock, entropy, directory, name, store_id, options)
-    await _Opening(log, disk, store_id, erase_again=erase_again).run(note, first_sequence)
+    await _Opening(log, disk, store_id, erase_again=erase_again, readonly=readonly).run(note, first_sequence)
     return log
 
 
 class _Opening:
     """Builds a log's index from its segments."""
 
-    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes, *, erase_again: bool) -> None:
+    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes, *, erase_again: bool, readonly: bool) -> None:
         self.log = log
+        self.readonly = readonly
         self.erase_again = erase_again
         self.durable = (0, 0)
         """Number and end of the segment up to which all is known to have been durable."""
@@ -68,7 +72,7 @@ class _Opening:
         for entry in reversed(await self.disk.list(log.directory)):
             path = f"{log.directory}/{entry.name}"
             stem, _, extension = entry.name.partition(".")
-            if extension == "seg.tmp":
+            if extension == "seg.tmp" and not self.readonly:
                 await self.disk.unlink(path)
             elif extension == "seg" and stem.isdecimal():
                 log.next_number = max(log.next_number, int(stem) + 1)
@@ -82,7 +86,7 @@ class _Opening:
 
     async def read_segment(self, path: str, number: int, size: int) -> None:
         log = self.log
-        file = await self.disk.open(path)
+        file = await self.disk.open(path, readonly=self.readonly)
         data = bytearray(await file.pread(size, 0))
         header, findings = segment.read_header(data, path)
         log.findings += findings
@@ -99,13 +103,15 @@ class _Opening:
         log.holes += [(path, start, end) for start, end in holes]
         if scan is not None:
             log.findings += scan.findings
-            for offset, value in scan.corrected:
-                file.pwrite([bytes([value])], offset)
-            self.write_again(holder, file, data)
+            if not self.readonly:
+                for offset, value in scan.corrected:
+                    file.pwrite([bytes([value])], offset)
+                self.write_again(holder, file, data)
             for found in reversed(scan.records):
                 self.take(holder, found, data)
             sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
-            if number + 1 == log.next_number and not holes and not sealed and scan.end == len(data):
+            is_open_end = not holes and not sealed and scan.end == len(data) and not self.readonly
+            if number + 1 == log.next_number and is_open_end:
                 log.current = holder
                 return
         file.close()
