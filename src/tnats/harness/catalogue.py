@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 from pathlib import Path
 
 from tnats.errors import TnatsError
@@ -24,6 +25,9 @@ def load_scenario(directory: Path, name: str) -> type[Scenario]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    place = str(directory.resolve().parent)
+    if place not in sys.path:
+        sys.path.append(place)  # scenario files may share helpers: `from simulations._echo import ...`
     spec.loader.exec_module(module)
     kind = getattr(module, "scenario", None)
     if not (inspect.isclass(kind) and issubclass(kind, Scenario)):

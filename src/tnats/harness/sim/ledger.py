@@ -7,7 +7,7 @@ Classes of a run, computed and not chosen (for one node that acknowledges what i
 | B0 | no fault of storage | everything; no alarm |
 | B1 | power loss, full or failing disk that says so | nothing acknowledged is lost |
 | B3 | bytes at rest were damaged once; no other copy | damage is an error that names it, the rest is served |
-| B4 | what nobody could notice: lying syncs, stale or rolled back disks, damage in several places | nothing is made up |
+| B4 | what nobody could notice: lying syncs, old disks, damage in several places | nothing is made up |
 
 A plan has a budget (`budget` = one of these): faults that would go beyond it are refused. B2 (damage that another
 replica repairs) needs a second copy.

@@ -113,7 +113,8 @@ function band(svg, note, lane) {
   if (to < LEFT || from > width - RIGHT) return;
   const kind = note.text.split(" ").find(word => /^[NPDTO]_/.test(word)) || "N_";
   const shape = element(svg, "rect", {x: from, y: y(lane) - LANE / 2 + 3, width: Math.max(3, to - from),
-    height: LANE - 6, rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]), "stroke-opacity": 0.55});
+    height: LANE - 6, rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]),
+    "stroke-opacity": 0.55});
   element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(until));
   if (to - from > 60) element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
     style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, kind);
