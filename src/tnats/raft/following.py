@@ -119,14 +119,15 @@ class Following:
             ensure(index <= log.last_index, f"commit {index} beyond the log's end {log.last_index}")
             log.commit = index
 
-    def heartbeat(self, message: Heartbeat) -> None:
+    def heartbeat(self, message: Heartbeat, *, may_sleep: bool) -> None:
         core, log = self.core, self.core.log
         core.election_elapsed = 0
         # A leader tells only what this incarnation acknowledged in this term, or an earlier one kept.
         if message.commit <= core.verified:
             self.commit_to(message.commit)
         if message.quiesce and (
-            core.standing is Standing.SOUND
+            may_sleep
+            and core.standing is Standing.SOUND
             and core.role is Role.FOLLOWER
             and log.applied == log.commit == log.last_index == message.commit
         ):

@@ -23,7 +23,7 @@ The host's duties
     base of the log: load it into the state machine before anything after it is applied.
  7. Take snapshots at an applied index with `snapshot_meta`, verify, step `SnapshotTaken`. Keep the last verified
     snapshot until the next is verified, and the log after it until `Compact`.
- 8. `reads`: answer these questions from the applied state, now.
+ 8. `reads`: answer these questions from the applied state, now; those that are not `ok` must be asked again.
  9. Call `step(Tick())` at a steady pace, except while `quiescent`; then the liveness of nodes
     (`tnats.raft.liveness`) stands in, and `PeerLost` wakes the group.
 10. On start, restore with `tnats.raft.recovery.recover`, which tells a torn tail from damage. Say so if unsynced
@@ -137,7 +137,7 @@ class Machine:
         self._receivers: dict[type, Callable[..., None]] = {
             m.Append: self._append,
             m.AppendReply: self._append_reply,
-            m.Heartbeat: self.following.heartbeat,
+            m.Heartbeat: self._heartbeat,
             m.HeartbeatReply: self._heartbeat_reply,
             m.VoteRequest: self.election.answer,
             m.VoteReply: self.election.hear,
@@ -237,9 +237,15 @@ class Machine:
 
     def _tick(self, _: Tick) -> None:
         core = self.core
-        if core.quiescent or core.failed:
+        if core.quiescent:
             return
+        if core.failed:
+            self.relearning.tick()
+            return
+        self.reads.tick()
         if core.role is Role.LEADER:
+            if self.reads.waiting:
+                self.replication.idle_elapsed = 0
             self.replication.tick()
             self.relearning.promote_returned()
         else:
@@ -330,6 +336,9 @@ class Machine:
         if self.core.role is Role.LEADER:
             self.replication.acknowledge(message)
 
+    def _heartbeat(self, message: m.Heartbeat) -> None:
+        self.following.heartbeat(message, may_sleep=not self.reads.asked)
+
     def _heartbeat_reply(self, message: m.HeartbeatReply) -> None:
         if self.core.role is Role.LEADER:
             self.replication.heartbeat_answered(message)
@@ -405,6 +414,7 @@ class Machine:
         core.held.clear()
         core.durable_messages.clear()
         core.refresh_standing(failed.reason)
+        self.reads.storage_failed()
 
     # Consequences
 

@@ -185,14 +185,17 @@ class TimeoutNow(Message):
 
 @attrs.define
 class ReadIndex(Message):
-    """A follower asks the leader for a read index (thesis 6.4)."""
+    """A follower asks the leader for a read index (thesis 6.4). `question`: counted by the boot that asks."""
 
-    context: int
+    question: int
 
 
 @attrs.define
 class ReadIndexReply(Message):
-    context: int
+    """Answers the `question` of incarnation `nonce`: an answer to an earlier boot is too old to be one."""
+
+    nonce: int
+    question: int
     index: int
 
 

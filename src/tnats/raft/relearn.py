@@ -16,6 +16,7 @@ quorum could be found that never saw a committed entry. How it comes back depend
 4. Peers notice a rollback that the replica itself cannot see: each remembers the newest incarnation of each
    other, and a leader what was acknowledged. They tell the replica, which checks against its own log.
 5. A replica whose storage refuses a write is FAILED until it restarts; nothing it failed to write was acknowledged.
+   It goes on telling, since its node is alive: a group that fell asleep under its lead must wake up and elect.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ class Relearning:
 
     def tick(self) -> None:
         core = self.core
-        if core.memory is Standing.SOUND or core.failed:
+        if not (core.memory or core.failed):
             return
         self.elapsed += 1
         if self.elapsed >= core.options.relearn_ticks:
             self.elapsed = 0
             for node in core.peers():
-                core.send(Relearn(*core.header(node), core.memory, core.since))
-            self._judge()
+                core.send(Relearn(*core.header(node), core.standing, core.since))
+            if not core.failed:
+                self._judge()
 
     def told(self, reply: RelearnReply) -> None:
         core = self.core
@@ -85,7 +87,8 @@ class Relearning:
         """Rule 4: is it true?"""
         core, log = self.core, self.core.log
         acked = (message.acked_term, message.acked_index)
-        forgot = core.memory is Standing.SOUND and acked > (log.last_term, log.last_index)
+        # What was acknowledged to the leader of an older term may have been overwritten since, as it should.
+        forgot = core.memory is Standing.SOUND and message.term >= core.term and acked > (log.last_term, log.last_index)
         if forgot or contradicts(core.incarnation, message.seen):
             core.become_amnesic(message.seen)
 
@@ -103,6 +106,8 @@ class Relearning:
     def asked(self, message: Relearn) -> None:
         core = self.core
         node = message.source
+        if message.standing == Standing.FAILED:
+            return  # to be woken was all; it is not heard, so that a quorum with it in it is none
         self.lost[node] = message.standing
         progress = core.progress.get(node)
         if core.role is not Role.LEADER or progress is None:

@@ -61,6 +61,7 @@ class Repair:
             self.answers = {}
         for node in core.peers():
             core.send(RepairRequest(*core.header(node), *question))
+        self._judge()
 
     def answered(self, reply: RepairReply) -> None:
         core, log = self.core, self.core.log

@@ -74,9 +74,7 @@ class Snapshots:
             return
         sending.reading = False
         if part.data is None:
-            del self.sending[node]
-            if core.log.snapshot != part.read.meta:
-                self.send(node)
+            self._stop_sending(node)
             return
         leads = core.role is Role.LEADER
         core.send(SnapshotChunk(*core.header(node), sending.meta, leads, part.read.offset, part.data))
@@ -95,6 +93,13 @@ class Snapshots:
             sending.offset = reply.offset
             self._read(reply.source)
 
+    def _stop_sending(self, node: NodeId) -> None:
+        """Leave it. If the follower still needs a snapshot, its next sign of life begins with the newest one."""
+        del self.sending[node]
+        progress = self.core.progress.get(node)
+        if progress is not None and progress.flow is Flow.SNAPSHOT:
+            progress.probe(progress.match + 1)
+
     def tick(self) -> None:
         """Ask again after silence; forget a receiver or a sender that stays silent."""
         if self.receiving is not None and not self.receiving.storing:
@@ -104,10 +109,7 @@ class Snapshots:
         for node, sending in list(self.sending.items()):
             sending.idle_ticks += 1
             if sending.idle_ticks >= 4 * self.core.options.election_ticks:
-                del self.sending[node]
-                progress = self.core.progress.get(node)
-                if progress is not None and progress.flow is Flow.SNAPSHOT:
-                    progress.probe(progress.match + 1)
+                self._stop_sending(node)
             elif sending.idle_ticks % self.core.options.election_ticks == 0 and not sending.reading:
                 idle = sending.idle_ticks
                 self._read(node)

@@ -117,7 +117,7 @@ def accept_last(self: Following, index: int, commit: int) -> None:
     core.send_durable(self._reply(index, rejected=False))
 
 
-def heartbeat_commits(self: Following, message: Heartbeat) -> None:
+def heartbeat_commits(self: Following, message: Heartbeat, *, may_sleep: bool) -> None:
     core, log = self.core, self.core.log
     core.election_elapsed = 0
     self.commit_to(min(message.commit, log.last_index))
@@ -329,7 +329,7 @@ def never_pending(self: Core) -> bool:
     return False
 
 
-def read_at_once(self: Reads, node: int, context: int) -> None:
+def read_at_once(self: Reads, node: int, incarnation: int, context: int) -> None:
     core = self.core
     if core.log.applied >= core.log.commit:
         core.reads.append(ReadReady(context, core.log.commit))

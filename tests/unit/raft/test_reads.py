@@ -1,0 +1,74 @@
+"""Reads that wait: while a group would fall asleep, and when the disk fails."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+from tests.properties.raft.world import SMALL, World
+
+from tnats.raft.effects import Read, StorageFailed, Tick
+from tnats.raft.messages import Heartbeat, ReadIndex
+
+SLEEPY = attrs.evolve(SMALL, quiesce_ticks=2, heartbeat_ticks=1, election_ticks=8)
+
+
+def led() -> World:
+    """Three replicas, led by the first, in agreement."""
+    world = World(random.Random(1), options=SLEEPY)
+    world.elect(1)
+    world.drain()
+    return world
+
+
+def test_a_leader_does_not_sleep_while_a_read_waits() -> None:
+    """Its followers answer nothing to the last heartbeat before the sleep: the read would wait for ever."""
+    world = led()
+    world.feed(1, Read(7))
+    for _ in range(6):
+        world.network.clear()
+        world.feed(1, Tick())
+        assert not world.machine(1).quiescent
+        assert not any(isinstance(message, Heartbeat) and message.quiesce for message in world.network)
+    ready = []
+    world.isolate(1)
+    for _ in range(12):
+        ready += world.feed(1, Tick()).reads
+    assert [(read.context, read.ok) for read in ready] == [(7, False)]  # no quorum: it is told
+
+
+def test_a_follower_does_not_sleep_while_its_question_is_out() -> None:
+    """Asleep it would not notice that the question was lost."""
+    world = led()
+    world.feed(2, Read(7))
+    world.network = [message for message in world.network if not isinstance(message, ReadIndex)]
+    reads = []
+    for _ in range(40):
+        for node in world.up():
+            reads += world.feed(node, Tick()).reads
+            world.drain()
+    assert [(read.context, read.ok) for read in reads] == [(7, False)]
+    assert all(world.machine(node).quiescent for node in world.up())
+    assert world.machine(2).leader == 1  # and nobody was deposed for it
+
+
+def test_a_failed_disk_refuses_the_reads_that_wait() -> None:
+    """Those proven but not applied and those without an answer alike."""
+    world = led()
+    world.propose(1, b"x")
+    while world.machine(2).log.commit < 2:
+        for message in list(world.network):
+            world.network.remove(message)
+            world.deliver(message)
+        for node in world.up():
+            world.sync(node)
+        world.feed(1, Tick())
+    world.feed(2, Read(1))
+    for _ in range(4):
+        network, world.network = world.network, []
+        for message in network:
+            world.deliver(message)
+    assert list(world.machine(2).reads.proven) == [(1, 2)]
+    world.feed(2, Read(2))
+    ready = world.feed(2, StorageFailed("input/output error"))
+    assert sorted((read.context, read.ok) for read in ready.reads) == [(1, False), (2, False)]
