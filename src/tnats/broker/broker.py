@@ -162,11 +162,11 @@ class Broker:
         for observer in self.observers:
             observer.on_disconnected(connection.cid)
 
-    def count_slow_consumer(self, connection: Connection) -> None:
-        """`connection` is about to be cut off for being slow."""
+    def count_slow_consumer(self, connection: Connection, limit: str) -> None:
+        """`connection` is about to be cut off for being slower than `limit` says."""
         self.slow_consumer_count += 1
         connection.account.slow_consumer_count += 1
-        self.log.info(f"{connection} - Slow Consumer Detected: {connection.outbound.pending()} bytes pending")
+        self.log.info(f"{connection} - Slow Consumer Detected: {limit}, {connection.outbound.pending()} bytes pending")
 
     def report_bug(self, bug: Exception, connection: Connection) -> None:
         """An exception that is nobody's plan reached a connection: it is the one to go."""

@@ -34,6 +34,7 @@ from tnats.limits import (
     CONTROL_LINE_BYTES_MAX,
     LINGER_NS,
     PAYLOAD_SIZE_MAX,
+    SECOND_NS,
     STALL_NS,
     STALL_PER_READ_NS,
     UNSUBSCRIBES_PER_STEP_MAX,
@@ -201,7 +202,8 @@ class Connection:
                     self.on_write_error(str(broken))
                     return
             if scope.cancelled_caught:
-                self.broker.count_slow_consumer(self)
+                limit_s = self.broker.options.write_deadline_ns / SECOND_NS
+                self.broker.count_slow_consumer(self, f"WriteDeadline of {limit_s:g}s exceeded")
                 self.close(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE, flush=False)
             else:
                 self.outbound.flush()
@@ -302,6 +304,7 @@ class Connection:
         return line
 
     def on_unknown_operation(self) -> None:
+        self.broker.log.error(f"{self} - Client parser ERROR: not an operation, or a payload of another size than said")
         self.send_error(errors.UNKNOWN_PROTOCOL_OPERATION)
 
     def on_locked(self) -> None:
@@ -421,6 +424,7 @@ class Connection:
         if isinstance(outcome, BcryptCheck):
             outcome = outcome.if_equal  # the password was compared when it was given
         if isinstance(outcome, Refused) or (outcome.user is not None and outcome.user.account != self.account.name):
+            self.broker.log.error(f"{self} - authentication error: no longer admitted since the reload")
             self.send_error(errors.AUTHORIZATION_VIOLATION)
             return
         self._take_user(outcome)
@@ -587,7 +591,7 @@ class Connection:
         self._wake.set()
 
     def on_slow_consumer(self) -> None:
-        self.broker.count_slow_consumer(self)
+        self.broker.count_slow_consumer(self, f"MaxPending of {self.outbound.max_pending} Exceeded")
         self.close(ClosedReason.SLOW_CONSUMER_PENDING_BYTES, flush=False)
 
     def on_write_error(self, reason: str) -> None:

@@ -29,6 +29,8 @@ def test_pending_bytes_are_bounded() -> None:
         assert [one.reason for one in stage.broker.closed] == ["Slow Consumer (Pending Bytes)"]
         assert (await fast.ask(b"PING\r\n")).endswith(b"PONG\r\n")
         assert stage.broker.snapshot().slow_consumers == 1
+        (line,) = [one for one in stage.log.lines if "Slow Consumer Detected" in one]
+        assert f"MaxPending of {MIB} Exceeded" in line
         assert len(stage.broker.account().sublist) == 0
 
     play(scene, max_pending=MIB, max_payload=64 * KIB)
@@ -69,6 +71,8 @@ def test_write_deadline() -> None:
             await stage.sleep(0.2)
             slow.conn.read_into(bytearray(64 * KIB))
         assert [(one.cid, one.reason) for one in stage.broker.closed] == [(1, "Slow Consumer (Write Deadline)")]
+        (line,) = [one for one in stage.log.lines if "Slow Consumer Detected" in one]
+        assert "WriteDeadline of 2s exceeded" in line
 
     play(scene, write_deadline_ns=2 * SECOND_NS)
 
@@ -180,6 +184,7 @@ def test_what_was_published_before_a_fault_in_one_read_is_counted() -> None:
         client = await stage.connect()
         await client.ask(b"PUB a 3\r\none\r\nPUB a 3\r\ntwo\r\nBOGUS\r\n")
         assert client.closed
+        assert any("cid:1 - Client parser ERROR" in line for line in stage.log.lines)
         (record,) = stage.broker.closed
         assert (record.in_msgs, record.in_bytes) == (2, 6)
         traffic = stage.broker.snapshot().traffic
