@@ -30,14 +30,26 @@ def first_found(bug: Planted) -> tuple[type[Drill], Plan, str] | None:
     return None
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+RARE_SEEDS = 40
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [pytest.param(bug, id=bug.name, marks=[pytest.mark.slow] if bug.seeds >= RARE_SEEDS else []) for bug in PLANTED],
+)
 def test_a_planted_bug_is_found(bug: Planted) -> None:
     """Within the stated seeds some run breaks one of the rules that stand for this bug."""
     with bug.planted():
         assert first_found(bug) is not None
 
 
-@pytest.mark.parametrize("name", ["a client never looks whether its connection lives", "fsync errors are ignored"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a client never looks whether its connection lives",
+        pytest.param("fsync errors are ignored", marks=pytest.mark.slow),
+    ],
+)
 def test_a_planted_bug_shrinks_to_little(name: str) -> None:
     """What is left of a failing plan is at most three faults and six operations, and each fault is needed."""
     bug = next(bug for bug in PLANTED if bug.name == name)
