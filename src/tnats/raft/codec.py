@@ -142,8 +142,18 @@ def _get_entries(reader: _Reader) -> list[m.Entry]:
     entries = []
     for _ in range(count):
         index, term, kind, size = reader.unpack(_ENTRY)
-        entries.append(m.Entry(index, term, kind, reader.take(size)))
+        data = reader.take(size)
+        if kind > m.EntryKind.DATA:
+            _check_kind(kind, data, index)
+        entries.append(m.Entry(index, term, kind, data))
     return entries
+
+
+def _check_kind(kind: int, data: bytes, index: int) -> None:
+    """A log must not take in what cannot be carried out: nobody could undo it."""
+    if kind != m.EntryKind.CONFIG:
+        raise Damaged(f"raft entry {index} is of the unknown kind {kind}")
+    decode_membership(data, index)
 
 
 def _put_members(membership: Membership) -> bytes:
@@ -315,7 +325,10 @@ def encode_entries(identity: Identity, entries: list[m.Entry], prev_term: int) -
 def decode_entry(group: bytes, node: int, data: bytes) -> tuple[int, StoredEntry]:
     incarnation, reader = _open_record(RecordKind.ENTRY, group, node, data)
     index, term, prev_term, kind = reader.unpack(_STORED_ENTRY)
-    return incarnation, StoredEntry(m.Entry(index, term, kind, reader.rest()), prev_term)
+    data = reader.rest()
+    if kind > m.EntryKind.DATA:
+        _check_kind(kind, data, index)
+    return incarnation, StoredEntry(m.Entry(index, term, kind, data), prev_term)
 
 
 def encode_hard_state(identity: Identity, hard: HardState) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import attrs
 import pytest
 from hypothesis import given
@@ -11,14 +13,17 @@ from tnats.raft import codec, messages
 from tnats.raft.codec import Damaged, Identity, NewerFormat, Promise
 from tnats.raft.effects import HardState
 from tnats.raft.membership import Member, Membership
-from tnats.raft.messages import Entry, Message, SnapshotMeta, Standing
+from tnats.raft.messages import Entry, EntryKind, Message, SnapshotMeta, Standing
 
 NUMBER = st.integers(0, 2**62)
-ENTRY = st.builds(Entry, NUMBER, NUMBER, st.integers(0, 2), st.binary(max_size=40))
 MEMBERSHIP = st.builds(
     Membership,
     NUMBER,
     st.lists(st.builds(Member, NUMBER, NUMBER, st.booleans(), st.booleans()), max_size=4).map(tuple),
+)
+ENTRY = st.one_of(
+    st.builds(Entry, NUMBER, NUMBER, st.sampled_from((EntryKind.NOOP, EntryKind.DATA)), st.binary(max_size=40)),
+    st.builds(Entry, NUMBER, NUMBER, st.just(EntryKind.CONFIG), MEMBERSHIP.map(codec.encode_membership)),
 )
 META = st.builds(SnapshotMeta, NUMBER, NUMBER, MEMBERSHIP, NUMBER, NUMBER)
 BY_TYPE = {
@@ -86,6 +91,38 @@ def test_a_newer_version_is_named() -> None:
     body = bytes([codec.VERSION + 1]) + codec.encode_message(b"g", messages.TimeoutNow(1, 2, 3, 4))[5:]
     with pytest.raises(NewerFormat, match=f"version {codec.VERSION + 1}"):
         codec.decode_message(b"g", crc32c(body).to_bytes(4, "little") + body)
+
+
+@pytest.mark.parametrize("entry", [Entry(4, 1, 3, b""), Entry(4, 1, EntryKind.CONFIG, b"no configuration")])
+def test_an_entry_that_nobody_can_carry_out_is_damage(entry: Entry) -> None:
+    """An unknown kind, or a configuration that is none, never enters a log: neither from a peer nor from the disk."""
+    with pytest.raises(Damaged):
+        codec.decode_message(b"g", codec.encode_message(b"g", messages.Append(1, 2, 1, 1, 3, 1, 0, [entry])))
+    with pytest.raises(Damaged):
+        codec.decode_entry(b"group", 7, codec.encode_entry(OWN, entry, 1))
+
+
+@given(st.lists(st.integers(0, 255), max_size=120).map(bytes), st.sampled_from([0, *range(101, 106)]))
+def test_sealed_nonsense_is_damaged_at_worst(body: bytes, kind: int) -> None:
+    """A right checksum over anything raises nothing but the two operating errors."""
+    from crc32c import crc32c
+
+    sealed = bytes([codec.VERSION, kind, 1]) + b"g" + body
+    data = crc32c(sealed).to_bytes(4, "little") + sealed
+    decoders = (
+        codec.decode_entry,
+        codec.decode_hard_state,
+        codec.decode_stored_membership,
+        codec.decode_snapshot_meta,
+        codec.decode_promise,
+    )
+    for decoder in decoders:
+        with contextlib.suppress(Damaged, NewerFormat):
+            decoder(b"g", int.from_bytes(body[:8], "little"), data)
+    for number in range(len(codec.MESSAGE_KINDS)):
+        sealed = bytes([codec.VERSION, number, 1]) + b"g" + body
+        with contextlib.suppress(Damaged, NewerFormat):
+            codec.decode_message(b"g", crc32c(sealed).to_bytes(4, "little") + sealed)
 
 
 @given(ENTRY, NUMBER)
