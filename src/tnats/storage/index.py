@@ -187,6 +187,62 @@ class MessageIndex:
         self.bytes += sum(sizes)
         self.last = last
 
+    def put_found(
+        self, first: int, subjects: list[bytes], sizes: array[int], places: array[int], times_ns: array[int]
+    ) -> None:
+        """Messages of consecutive sequences of which nothing is known yet: `put` for each, with the work shared."""
+        count = len(subjects)
+        last = first + count - 1
+        ensure(first >= self.start, f"sequence {first} is put below the start")
+        is_uniform = subjects.count(subjects[0]) == count
+        for number in range(first >> CHUNK_BITS, (last >> CHUNK_BITS) + 1):
+            chunk = self._chunks.get(number)
+            if chunk is None:
+                if number << CHUNK_BITS <= self.last and self._chunks:
+                    self._unordered = True
+                chunk = self._chunks[number] = _Chunk()
+            start = max(first, number << CHUNK_BITS)
+            stop = min(last, (number << CHUNK_BITS) + CHUNK_SIZE - 1) + 1
+            slots, part = (
+                slice(start & CHUNK_SIZE - 1, (stop - 1 & CHUNK_SIZE - 1) + 1),
+                slice(start - first, stop - first),
+            )
+            chunk.places[slots] = places[part]
+            chunk.times[slots] = times_ns[part]
+            chunk.sizes[slots] = sizes[part]
+            chunk.links[slots] = array("I", [is_uniform]) * (stop - start)
+            if is_uniform:
+                identity = self._ids.get(subjects[0]) or self._new_id(subjects[0], last)
+                chunk.subjects[slots] = array("I", [identity]) * (stop - start)
+            chunk.live += stop - start
+        if is_uniform:
+            self._join(self._ids[subjects[0]], first, last, count)
+        else:
+            for sequence in range(last, first - 1, -1):
+                subject = subjects[sequence - first]
+                identity = self._ids.get(subject) or self._new_id(subject, sequence)
+                self._chunks[sequence >> CHUNK_BITS].subjects[sequence & CHUNK_SIZE - 1] = identity
+                self._join(identity, sequence, sequence, 1)
+        self._first = first if not self.messages else min(self._first, first)
+        self.messages += count
+        self.bytes += sum(sizes)
+        self.last = max(self.last, last)
+
+    def _join(self, identity: int, first: int, last: int, count: int) -> None:
+        """The messages `first` to `last` of one subject stand in their chunks: link them with the others."""
+        self._chunks[last >> CHUNK_BITS].links[last & CHUNK_SIZE - 1] = 0
+        self._counts[identity] += count
+        if self._counts[identity] == count:
+            self._firsts[identity], self._lasts[identity] = first, last
+        elif first > self._lasts[identity]:
+            self._link(self._lasts[identity], first)
+            self._lasts[identity] = last
+        elif last < self._firsts[identity]:
+            self._link(last, self._firsts[identity])
+            self._firsts[identity] = first
+        else:
+            self._unlinked = True
+
     def _extend_run(self, identity: int, first: int, count: int) -> None:
         """`count` messages of a subject, one behind the other, are about to be put."""
         self._counts[identity] += count

@@ -158,7 +158,7 @@ class Recovery:
     """(number, end) of the last part, to be written into the next one."""
     carried: list[hot.Record] = attrs.field(factory=list)
     """Entries kept from behind a torn hole, to be written into the next part."""
-    unproved: tuple[int, bytes] | None = None
+    unproved: tuple[int, memoryview] | None = None
     """(file offset, bytes) of the last part's records that nothing says were ever durable."""
     damaged_bytes: int = 0
     """How much of the journal could not be read: bounds how many lost entries and messages there can be."""
@@ -254,7 +254,7 @@ class _Replay:
             summary.end = torn[0] if torn else max(promise, scan.end)
             result.seal = (part.number, summary.end)
             if found.promise < scan.end:
-                result.unproved = (found.promise, bytes(scan.data[found.promise : scan.end]))
+                result.unproved = (found.promise, memoryview(scan.data)[found.promise : scan.end])
 
     def missing(self, first: int, last: int) -> None:
         text = f"journal parts {first} to {last}"

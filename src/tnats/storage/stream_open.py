@@ -7,6 +7,7 @@ beyond it is used too: it is a second copy for the day when the journal is damag
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
@@ -107,8 +108,9 @@ class _Opening:
                 for offset, value in scan.corrected:
                     file.pwrite([bytes([value])], offset)
                 self.write_again(holder, file, data)
-            for found in reversed(scan.records):
-                self.take(holder, found, data)
+            if not self.take_run(holder, scan.records, data):
+                for found in reversed(scan.records):
+                    self.take(holder, found, data)
             sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
             is_open_end = not holes and not sealed and scan.end == len(data) and not self.readonly
             if number + 1 == log.next_number and is_open_end:
@@ -131,6 +133,36 @@ class _Opening:
     def is_ours(self, header: SegmentHeader, number: int) -> bool:
         owner = (header.role, header.number, header.group, header.store_id)
         return owner == (segment.STREAM, number, self.log.name, self.store_id)
+
+    def take_run(self, holder: Segment, records: list[hot.Found], data: bytearray) -> bool:
+        """Take a whole segment at once if it is what most are: messages in order, none of them known from elsewhere."""
+        index = self.log.index
+        messages = records[:-1] if records and records[-1][2] == record.FOOTER else records
+        if not messages:
+            return True
+        first, last = messages[0][4], messages[-1][4]
+        if last - first + 1 != len(messages) or first < index.start:
+            return False
+        if any(each[4] != sequence or each[2] != record.MESSAGE for sequence, each in enumerate(messages, first)):
+            return False
+        if first <= index.last and index.absent(first, last, LOST) != [(first, min(last, index.last))]:
+            return False
+        base, front = holder.number << 32, hot.HEADER_SIZE
+        view = memoryview(data)
+        index.put_found(
+            first,
+            [bytes(view[each[0] + front : each[0] + front + each[6]]) for each in messages],
+            array("I", [each[1] - (6 if each[7] else 10) for each in messages]),
+            array("Q", [base | each[0] for each in messages]),
+            array("Q", [each[5] for each in messages]),
+        )
+        if last > self.latest_time_of:
+            self.latest_time_of = last
+            self.log.last_time_ns = messages[-1][5]
+        holder.live = len(messages)
+        holder.live_bytes = sum(each[1] - (6 if each[7] else 10) for each in messages)
+        holder.note(first, last)
+        return True
 
     def take(self, holder: Segment, found: hot.Found, data: bytearray) -> None:
         position, _, kind, _, index, stamp, key_size = found[:7]

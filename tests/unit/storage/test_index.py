@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from array import array
+from itertools import pairwise
 
 import pytest
 
@@ -120,3 +122,49 @@ def test_whole_chunks_leave_memory() -> None:
     assert index.place(CHUNK_SIZE + 5) == REMOVED
     assert index.next_live(CHUNK_SIZE) == 2 * CHUNK_SIZE
     assert index.previous_live(2 * CHUNK_SIZE - 1) == CHUNK_SIZE - 1
+
+
+def test_a_long_range_is_skipped_as_one() -> None:
+    """The cost does not grow with the range (a loop over it would run into the time-out); what is live in it stays."""
+    index = MessageIndex()
+    index.put(5, b"a", 50, PLACE_MIN + 1, 1)
+    index.extend(10**9)
+    index.skip(2, 10**9)
+    assert index.absent(1, 10**9, LOST) == [(1, 1)]
+    assert index.place(5) == PLACE_MIN + 1
+    assert index.place(10**8) == REMOVED
+
+
+@pytest.mark.parametrize("subjects", [(b"a",), (b"a", b"b", b"c")])
+def test_runs_that_are_found_are_as_single_ones(subjects: tuple[bytes, ...]) -> None:
+    """A run of messages put at once, between, before or behind others, answers as if each had been put alone."""
+    for seed in range(20):
+        rng = random.Random(seed)
+        single, shared = MessageIndex(5), MessageIndex(5)
+        model = Model(5)
+        edges = sorted(rng.sample(range(5, 3 * CHUNK_SIZE), 5))
+        runs = list(pairwise(edges))
+        rng.shuffle(runs)
+        for first, end in runs:
+            if rng.random() < 0.3:
+                single.extend(end - 1)
+                shared.extend(end - 1)
+            names = [rng.choice(subjects) for _ in range(first, end)]
+            sizes = array("I", [rng.randrange(9) for _ in names])
+            places = array("Q", range(PLACE_MIN + first, PLACE_MIN + end))
+            times = array("Q", range(first, end))
+            shared.put_found(first, names, sizes, places, times)
+            for sequence in reversed(range(first, end)):
+                at = sequence - first
+                single.put(sequence, names[at], sizes[at], places[at], times[at])
+                model.live[sequence] = (names[at], sizes[at])
+        for index in (single, shared):
+            index.settle()
+        model.last = single.last
+        model.lost = set(range(5, model.last + 1)) - model.live.keys()
+        for sequence in rng.sample(sorted(model.live), 50):
+            assert shared.time_ns(sequence) == sequence
+            assert shared.place(sequence) == PLACE_MIN + sequence
+            shared.remove(sequence)
+            del model.live[sequence]
+        compare(shared, model, rng)
