@@ -115,7 +115,6 @@ class ApiService:
             client.publish(message.reply, payload)
 
         request = Request(account, address, subject, message.reply, message.data[:size], message.data[size:], answer)
-        account.stats.total += 1
         if address.call in INFO_CALLS:
             self._put(self._reads, request, self._host.options.info_requests_max)
         else:
@@ -164,9 +163,9 @@ class ApiService:
     def respond(self, request: Request, body: Any, error: ApiError | None) -> None:
         """Send an answer, and tell those who audit."""
         account = request.account
-        if error is not None:
-            account.stats.errors += 1
         payload = encode_answer(RESPONSE_TYPES[request.address.call], body, error)
+        account.stats.total += 1  # an account's report does not count itself
+        account.stats.errors += error is not None
         request.answer(payload)
         if account.bus.has_interest(AUDIT_SUBJECT) and request.address.call != Call.STREAM_MSG_GET:
             name = self._host.options.server_name
