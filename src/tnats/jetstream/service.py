@@ -116,6 +116,7 @@ class JetStream:
         async with trio.open_nursery() as nursery:
             host = self._host = await self._make_host(nursery)
             await self._recover(host)
+            await self._store.settle()
             self.api = ApiService(host, {**StreamCalls(host).handlers(), **ConsumerCalls(host).handlers()})
             nursery.start_soon(host.timers.run)
             nursery.start_soon(self.api.run)

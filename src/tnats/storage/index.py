@@ -342,8 +342,7 @@ class MessageIndex:
     def skip(self, first: int, last: int) -> None:
         """Count the sequences of the range as used, and the lost among them as removed."""
         for start, end in self.absent(first, last, LOST):
-            for sequence in range(start, end + 1):
-                self.remove(sequence)
+            self.add_gap(start, end)
         if last > self.last:
             self.add_gap(max(first, self.last + 1, self.start), last)
 

@@ -107,6 +107,8 @@ class Store:
         self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
         self._adopted: set[str] = set()
         self._boot_id = ""
+        self._marked_boot_id = ""
+        """What the marker names: the boot of the last run as long as what was lost with it is not accounted for."""
         self._ended_clean = False
         """Whether the last run ended in order."""
         self._used = UsedSequences(disk, clock, entropy, f"{root}/used", store_id)
@@ -262,12 +264,22 @@ class Store:
                 used[group.name] = (number, last)
         await self._used.save(used)
 
+    async def settle(self) -> None:
+        """The owners have accounted for what a loss of power took; until now a crash would have left it to the next
+        start (`lost_unsynced`). Raises DiskError.
+        """
+        if self._marked_boot_id != self._boot_id:
+            self._marked_boot_id = self._boot_id
+            await self._write_marker(is_clean=False)
+
     async def close(self) -> None:
         """After `run`: close the files and, if all is durable, say so in the marker. Raises DiskError."""
         for stream in self._streams.values():
             await stream.log.close()
-        clean = self.journal.frozen is None and not any(
-            isinstance(stream.log.trouble, StoreFrozen) for stream in self._streams.values()
+        clean = (
+            self.journal.frozen is None
+            and self._marked_boot_id == self._boot_id
+            and not any(isinstance(stream.log.trouble, StoreFrozen) for stream in self._streams.values())
         )
         self.journal.close_files()
         if clean:
@@ -279,7 +291,7 @@ class Store:
 
     async def start(self, boot_id: str) -> None:
         """Read the marker, open the journal, and put away what belongs to nobody."""
-        self._boot_id = boot_id
+        self._boot_id = self._marked_boot_id = boot_id
         await self._read_marker()
         await self._used.load()
         journal_directory = f"{self._root}/journal"
@@ -362,11 +374,14 @@ class Store:
             # The count may be gone too; the clock gives one that is higher than any before.
             self.incarnation = self._clock.wall_ns()
             self.lost_unsynced = True
+            self._marked_boot_id = ""
             self._findings.append(Finding("damaged", path, 0, max(1, len(data)), text="taken for a loss of power"))
             return
         self.incarnation = latest.index + 1
         self._ended_clean = bool(latest.stamp)
         self.lost_unsynced = not latest.stamp and latest.key.decode() != self._boot_id
+        if self.lost_unsynced:
+            self._marked_boot_id = latest.key.decode()
 
     def _marker(self, offset: int, *, is_clean: bool) -> bytearray:
         return record.pack_one(
@@ -375,7 +390,7 @@ class Store:
             seed=MARKER_SEED,
             index=self.incarnation,
             stamp=int(is_clean),
-            key=self._boot_id.encode(),
+            key=self._marked_boot_id.encode(),
         )
 
     async def _write_marker(self, *, is_clean: bool) -> None:
