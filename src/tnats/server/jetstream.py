@@ -10,6 +10,7 @@ from tnats.broker.account import Account
 from tnats.broker.broker import Broker
 from tnats.broker.hot import Subscription
 from tnats.broker.internal import InternalClient
+from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.service import JetStream
 from tnats.jetstream.stream.quotas import AccountLimits
@@ -30,6 +31,7 @@ def make_jetstream(node: Node) -> JetStream:
     def bus_of(name: str) -> BrokerBus:
         return BrokerBus(node.broker, node.broker.account(name))
 
+    node.broker.update_info(api_lvl=API_LEVEL)
     return JetStream(node.runtime, options, node.log, bus_of)
 
 
