@@ -76,6 +76,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     _report(host, service, log)
     if passed_over:
         await service.checkpoint(anyway=True)
+        await host.store.journal.flush()  # under a sync interval a checkpoint alone is not durable yet
     return service
 
 
