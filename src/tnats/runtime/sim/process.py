@@ -15,6 +15,8 @@ from tnats.runtime.sim import trace as kinds
 from tnats.runtime.sim.life import Life
 
 LINES_KEPT_MAX = 10_000
+OF_THE_BUILD = "Running interpreted"
+"""In what a server says of its build: kept, but no event of the run, which must not depend on the build."""
 
 
 class BugFound(BaseException):
@@ -32,7 +34,8 @@ class SimLog:
         self._life.check()
         node = self._life.node
         node.log_lines.append((node.world.timeline.now_ns, line))
-        node.world.trace.add(kinds.LOG, self._life.number, zlib.crc32(line.encode("utf-8", "backslashreplace")))
+        if OF_THE_BUILD not in line:
+            node.world.trace.add(kinds.LOG, self._life.number, zlib.crc32(line.encode("utf-8", "backslashreplace")))
 
     def reopen(self) -> None:
         self._life.check()
