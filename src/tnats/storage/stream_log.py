@@ -153,8 +153,13 @@ class StreamLog:
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
         if len(messages) < RUN_MIN:
+            index = self.index
             for content in messages:
-                self.hold((Message(self.index.last + 1, time_ns, *content),))
+                sequence, size = index.last + 1, self.size_of(*content)
+                index.put(sequence, content[0], size, IN_MEMORY, time_ns)
+                self._unwritten[sequence] = content
+                self.unwritten_bytes += size
+            self.last_time_ns = time_ns
             return
         sizes = [
             30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)

@@ -108,6 +108,8 @@ class StreamService:
         self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
         self._subscriptions: dict[str, Any] = {}
         self._republisher: Republisher | None = None
+        self._keeps_time = True
+        """Something in it can fall due."""
         self.intakes: list[Intake] = []
         self._intake_scope: trio.CancelScope | None = None
         self._advanced: trio.Event | None = None
@@ -175,6 +177,13 @@ class StreamService:
         for subject in wanted:
             if subject not in self._subscriptions:
                 self._subscriptions[subject] = self._client.subscribe(to_bytes(subject))
+        self._keeps_time = bool(
+            config.max_age_ns > 0
+            or config.allow_msg_ttl
+            or config.allow_msg_schedules
+            or config.allow_atomic
+            or config.allow_batched
+        )
         self._republisher = None
         if config.republish is not None and config.republish.dest:
             self._republisher = Republisher(config, self.host.draw)
@@ -326,7 +335,8 @@ class StreamService:
             self._tell_consumers(applied)
         if done is not None:
             done(applied, None)
-        self._set_timer()
+        if self._keeps_time:
+            self._set_timer()
         if self.store.log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not self._is_writing:
             self._is_writing = True
             self.host.spawn(self._write)
