@@ -79,3 +79,13 @@ def test_an_admission_in_the_log_counts_at_the_next_start() -> None:
         restored = Restored(hard, SnapshotMeta(5, 2, members), 5, [2], [], [members], 5, 5, Standing.AMNESIC)
         machine = Machine(1, restored, Options(), random.Random(1))
         assert machine.standing is expected
+
+
+def test_what_is_committed_is_not_given_up_whatever_a_peer_says() -> None:
+    """The leader denies a range that is committed here: it stays, damaged, for someone who still has it."""
+    machine = damaged(commit=9)
+    machine.step(Receive(m.Heartbeat(2, 1, 3, BOOT, 0, 0, False, False)))
+    for holding in (m.Holding.CONFLICT, m.Holding.ABSENT):
+        machine.step(Receive(m.RepairReply(2, 1, 3, BOOT, 6, 7, 3, holding, 0, True, [])))
+    assert machine.standing is Standing.FAULTY
+    assert (machine.log.last_index, machine.log.faulty) == (9, [FaultyRange(6, 7, 3)])

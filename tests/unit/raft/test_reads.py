@@ -72,3 +72,16 @@ def test_a_failed_disk_refuses_the_reads_that_wait() -> None:
     world.feed(2, Read(2))
     ready = world.feed(2, StorageFailed("input/output error"))
     assert sorted((read.context, read.ok) for read in ready.reads) == [(1, False), (2, False)]
+
+
+def test_a_group_with_an_unsound_member_stays_awake() -> None:
+    """It is being helped, and does not count yet."""
+    world = led()
+    world.machine(1).core.progress[3].sound = False
+    for _ in range(10):
+        world.feed(1, Tick())
+        assert not world.machine(1).quiescent
+        world.network = [message for message in world.network if message.source != 3 and message.target != 3]
+        for message in list(world.network):
+            world.network.remove(message)
+            world.deliver(message)
