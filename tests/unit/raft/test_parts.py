@@ -263,3 +263,17 @@ def test_options_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     """A heartbeat slower than the election timeout, or a bound that lets nothing through, is an operating error."""
     with pytest.raises(TnatsError, match="raft"):
         Options(**wrong)
+
+
+def test_only_the_entries_that_are_there_become_durable() -> None:
+    """A write that was overtaken by a truncation makes nothing of what replaced it durable."""
+    log = Log(SnapshotMeta(0, 0, THREE), [0], base=0, commit=0, applied=0, faulty=[])
+    log.append([Entry(1, 1, 1, b"")])
+    log.take_unstable()
+    log.truncate(1)
+    log.append([Entry(1, 2, 1, b"")])
+    log.take_unstable()
+    assert not log.persisted(1, 1)
+    assert log.stable == 0
+    assert log.persisted(1, 2)
+    assert log.stable == 1

@@ -1,4 +1,4 @@
-"""Reads that wait: while a group would fall asleep, and when the disk fails."""
+"""Reads that wait, who proves them, and what falls asleep or steps down meanwhile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import random
 import attrs
 from tests.properties.raft.world import SMALL, World
 
-from tnats.raft.effects import Read, StorageFailed, Tick
-from tnats.raft.messages import Heartbeat, ReadIndex
+from tnats.raft.effects import Read, Receive, StorageFailed, Tick
+from tnats.raft.messages import Heartbeat, HeartbeatReply, ReadIndex, Relearn, Standing
+from tnats.raft.roles import Role
 
 SLEEPY = attrs.evolve(SMALL, quiesce_ticks=2, heartbeat_ticks=1, election_ticks=8)
 
@@ -85,3 +86,30 @@ def test_a_group_with_an_unsound_member_stays_awake() -> None:
         for message in list(world.network):
             world.network.remove(message)
             world.deliver(message)
+
+
+def answer(world: World, standing: Standing) -> Receive:
+    """What replica 2 says to the newest round, in this standing."""
+    core, machine = world.machine(2).core, world.machine(1)
+    reply = HeartbeatReply(2, 1, core.term, core.incarnation, machine.replication.round, standing, core.log.last_index)
+    return Receive(reply)
+
+
+def test_a_read_is_not_proven_by_an_unsound_replica() -> None:
+    """It may have voted for another and not know it."""
+    world = led()
+    assert not world.feed(1, Read(7)).reads
+    assert not world.feed(1, answer(world, Standing.FAULTY)).reads
+    assert [read.context for read in world.feed(1, answer(world, Standing.SOUND)).reads] == [7]
+
+
+def test_replicas_with_failed_disks_are_no_quorum_to_lead() -> None:
+    """They go on talking, but can acknowledge nothing: the leader steps down as if they were silent."""
+    world = led()
+    for _ in range(2 * SLEEPY.election_ticks):
+        for node in (2, 3):
+            core = world.machine(node).core
+            world.feed(1, Receive(Relearn(node, 1, core.term, core.incarnation, Standing.FAILED, 0)))
+        world.feed(1, Tick())
+        world.network.clear()
+    assert world.machine(1).role is not Role.LEADER
