@@ -10,7 +10,7 @@ the configuration file), and then has steps:
 
 Bytes are written as in Python; `<x*5000>` stands for a run. Of INFO only the keys in INFO_KEYS are shown.
 
-`TNATS_GOLDEN=rewrite` writes the answers that come from our broker. tests/conformance/test_golden_protocol.py holds the
+`TNATS_REWRITE=1` writes the answers that come from our broker. tests/conformance/test_golden_protocol.py holds the
 same files against the real server, so a rewritten answer that is not nats-server's is found out there.
 """
 
@@ -30,7 +30,7 @@ from tnats.server.config.load import read_options
 from tnats.server.config.options import NO_CONNECTIONS, Options
 
 FOLDER = Path(__file__).parent / "protocol"
-REWRITE = os.environ.get("TNATS_GOLDEN") == "rewrite"
+REWRITE = os.environ.get("TNATS_REWRITE") == "1"
 INFO_KEYS = ("auth_required", "headers", "max_payload", "client_id", "nonce", "connect_info", "remote_account")
 RUN = re.compile(r"<(.)\*(\d+)>")
 

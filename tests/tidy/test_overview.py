@@ -1,6 +1,6 @@
 """docs/whats-here.md is written from the modules' own docstrings, so that it cannot go stale.
 
-`TNATS_GOLDEN=rewrite pytest tests/tidy/test_overview.py` writes it anew.
+`TNATS_REWRITE=1 pytest tests/tidy/test_overview.py` writes it anew.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ def overview() -> str:
 
 def test_the_overview_is_current() -> None:
     """docs/whats-here.md says of every module what the module says of itself."""
-    if os.environ.get("TNATS_GOLDEN") == "rewrite":
+    if os.environ.get("TNATS_REWRITE") == "1":
         OVERVIEW.write_text(overview(), encoding="utf-8")
     assert OVERVIEW.read_text(encoding="utf-8") == overview()
