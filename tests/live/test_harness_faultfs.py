@@ -14,6 +14,7 @@ import trio
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.stores import FaultFs, missing_for_mount, open_fault_fs
 from tnats.harness.real.workplace import open_workplace
+from tnats.runtime.live import live_runtime
 
 PAGES_SIZE = 50 * 4096
 
@@ -158,3 +159,19 @@ async def test_damage_at_rest() -> None:
         assert 0 < (folder / "1.blk").read_bytes().count(1) < PAGES_SIZE
         cut = await fs.truncate(path)
         assert (folder / "1.blk").stat().st_size == PAGES_SIZE - cut
+
+
+async def test_room_can_be_set_aside_where_the_file_system_has_no_call_for_it() -> None:
+    """`preallocate` gives the file its size and leaves its content alone, in a few large writes (FUSE offers no
+    fallocate here; a byte for each of 2,048 pages would be as many).
+    """
+    size = 8 * 1024 * 1024 + 5
+    async with mounted() as fs:
+        disk = live_runtime().disk
+        file = await disk.open(str(fs.path / "part"), create=True)
+        file.pwrite([b"head"], 0)
+        calls = (await fs.command(do="counts"))["write"]
+        await file.preallocate(size)
+        assert (await fs.command(do="counts"))["write"] - calls < 200
+        file.close()
+        assert (fs.path / "part").read_bytes() == b"head".ljust(size, b"\0")
