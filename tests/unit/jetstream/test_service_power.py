@@ -7,7 +7,7 @@ import base64
 import orjson
 import pytest
 import trio
-from tests.unit.jetstream.service_world import Stage, call, play
+from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, ClientError, connect
 from tnats.limits import SECOND_NS
@@ -179,3 +179,48 @@ def test_power_loss_within_a_sync_interval_is_reported_and_no_sequence_is_used_a
             assert await publish(client) == second + 1
 
     play(1, scene, sync_interval=(10 * SECOND_NS, False)).unwrap()
+
+
+async def overwrite_until_done(stage: Stage) -> tuple[dict[int, int], dict[int, int], dict[str, int]]:
+    """Overwrite four keys and fill a bounded stream; (last acknowledged and found value by key, the latter's state)."""
+    acked: dict[int, int] = {}
+    async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+        await call(client, "STREAM.CREATE.K", {"name": "K", "subjects": ["k.*"], "max_msgs_per_subject": 1})
+        await call(client, "STREAM.CREATE.L", {"name": "L", "subjects": ["l"], "max_msgs": 10})
+        is_over = False
+
+        async def write(key: int) -> None:
+            number = 0
+            while not is_over:
+                number += 1
+                await stage.runtime.clock.sleep_ns(PAUSE_NS)
+                answer = await publish(client, f"k.{key}", b"%d" % number)
+                if answer is not None and "error" not in answer:
+                    acked[key] = number
+                await publish(client, "l", b"")
+
+        async with trio.open_nursery() as nursery:
+            for key in range(4):
+                nursery.start_soon(write, key)
+            await cut_power(stage, CUTS)
+            is_over = True
+        found = {}
+        for key in range(4):
+            message = (await call(client, "STREAM.MSG.GET.K", {"last_by_subj": f"k.{key}"}))["message"]
+            assert isinstance(message, dict)
+            found[key] = int(base64.b64decode(message["data"]))
+        kept = (await call(client, "STREAM.INFO.K"))["state"]
+        bounded = (await call(client, "STREAM.INFO.L"))["state"]
+        assert isinstance(kept, dict)
+        assert isinstance(bounded, dict)
+        assert kept["messages"] == 4
+        return acked, found, bounded
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_overwritten_keys_and_limits_survive(seed: int) -> None:
+    """A key has its last acknowledged value or a later one; a bounded stream has its newest messages and no more."""
+    acked, found, bounded = play(seed, overwrite_until_done).unwrap()  # type: ignore[misc]
+    assert all(found[key] >= number for key, number in acked.items())
+    assert bounded["messages"] == 10
+    assert bounded["last_seq"] - bounded["first_seq"] == 9
