@@ -423,9 +423,9 @@ def trace(directory: str | None, scenario: str, seed: int, noise: int, lines: Pa
 
 @command.command("work", hidden=True)
 @click.argument("scenarios", nargs=-1)
-@click.option("--first", type=int, required=True)
-@click.option("--last", type=int, required=True)
-@click.option("--step", type=int, required=True)
+@click.option("--first", type=int, required=True, help="First seed.")
+@click.option("--last", type=int, required=True, help="Last seed.")
+@click.option("--step", type=int, required=True, help="Distance between seeds of this share.")
 @click.pass_obj
 @misuse_is_2
 def work(directory: str | None, scenarios: tuple[str, ...], first: int, last: int, step: int) -> int:
