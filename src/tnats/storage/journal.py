@@ -177,7 +177,9 @@ class Journal:
             raise KeyError(index)
         number, offset = place >> 32, place & 0xFFFFFFFF
         file, seed = self._files[number]
-        found = await segment.read_at(file, offset, seed, self.findings)
+        said: list[record.Finding] = []
+        found = await segment.read_at(file, offset, seed, said)
+        self.findings += [finding for finding in said if finding not in self.findings]
         if found is None or found.kind != record.ENTRY or (found.group, found.index) != (state.number, index):
             raise DataDamaged(f"entry {index} of {state.name} in {file.path} at {offset} cannot be read")
         return found

@@ -354,7 +354,9 @@ class StreamLog:
         found = None
         try:
             file = await self._open(holder)
-            found = await segment.read_at(file, place & 0xFFFFFFFF, holder.seed, self.findings)
+            said: list[Finding] = []
+            found = await segment.read_at(file, place & 0xFFFFFFFF, holder.seed, said)
+            self._report(said)
         except DiskError:
             if self.index.place(sequence) == place:
                 raise
@@ -362,8 +364,15 @@ class StreamLog:
             if self.index.place(sequence) != place:  # moved or removed meanwhile
                 return await self.load(sequence)
             holder.is_damaged = True
+            start = place & 0xFFFFFFFF
+            end = start + self.index.size(sequence)
+            self._report([Finding("damaged", holder.path, start, end, group=self.name, text=f"message {sequence}")])
             raise DataDamaged(f"message {sequence} of stream {self.name} cannot be read ({holder.path})")
         return _message(found)
+
+    def _report(self, findings: list[Finding]) -> None:
+        """Once each, however often the place is read."""
+        self.findings += [finding for finding in findings if finding not in self.findings]
 
     def _live_place(self, sequence: int) -> int:
         place = self.index.place(sequence)

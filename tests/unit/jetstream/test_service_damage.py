@@ -77,3 +77,29 @@ def test_a_flipped_bit_is_corrected_and_reported() -> None:
             assert stage.node.jetstream.health() == []
 
     play(1, scene).unwrap()
+
+
+def test_damage_that_a_read_meets_shows_in_the_health_check_once() -> None:
+    """A segment rots while the server runs: the reader gets an error each time, the health check names the message."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+            for number in range(1, 10):
+                await publish(client, "s", b"%d%b" % (number, FILLER))
+            assert stage.node.jetstream is not None
+            await stage.node.jetstream.accounts["$G"].streams["S"].checkpoint()
+            await stage.restart()
+            assert stage.node.jetstream is not None
+            assert stage.node.jetstream.health() == []
+            image = stage.machine.drive.image
+            (path,) = [path for path in image.walk() if path.endswith(".seg")]
+            image.overwrite(path, b"???", image.content(path).index(b"5" + FILLER))
+            for _ in range(3):
+                answer = await call(client, "STREAM.MSG.GET.S", {"seq": 5})
+                assert answer["error"] == {"code": 500, "err_code": 10051, "description": "message 5 is damaged"}
+            (line,) = stage.node.jetstream.health()
+            assert "message 5" in line
+            assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 6})
+
+    play(1, scene).unwrap()
