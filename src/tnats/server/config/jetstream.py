@@ -92,7 +92,9 @@ class JetStreamOptions(Section):
     max_memory_store: int = option(
         SIZE, DYNAMIC, aliases=("max_mem_store", "max_mem"), reloadable=True, doc="-1 = three quarters of the memory"
     )
-    max_file_store: int = option(SIZE, DYNAMIC, aliases=("max_file",), reloadable=True, doc="-1 = three quarters of the free disk")
+    max_file_store: int = option(
+        SIZE, DYNAMIC, aliases=("max_file",), reloadable=True, doc="-1 = three quarters of the free disk"
+    )
     sync_interval: tuple[int, bool] = option(
         Reader("duration or `always`", _sync),
         (0, True),
