@@ -410,8 +410,8 @@ def meta(directory: str | None, scenario: str | None, seeds: range | None, every
 @command.command("trace", hidden=True)
 @click.argument("scenario")
 @click.argument("seed", type=int)
-@click.option("--noise", default=0)
-@click.option("--lines", type=Path)
+@click.option("--noise", default=0, help="How much the heap is stirred before.")
+@click.option("--lines", type=Path, help="Write every line of the trace to this file.")
 @click.pass_obj
 @misuse_is_2
 def trace(directory: str | None, scenario: str, seed: int, noise: int, lines: Path | None) -> int:
