@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 CORPUS = Path(__file__).parents[1] / "unit" / "server" / "config" / "corpus.jsonl"
 CASES = [case for case in map(json.loads, CORPUS.read_text().splitlines()) if case["same"] != "differs"]
-SERVER = shutil.which("nats-server")
+SERVER = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 def ask(directory: Path, text: str) -> tuple[str, list[str]]:

@@ -157,12 +157,21 @@ def test_unsubscribe_and_drain(server: ServerProcess) -> None:
 
     async def scene() -> None:
         client = await nats.connect(server.url)
-        limited = await client.subscribe("limited")
+        counted = []
+
+        async def count(message: Msg) -> None:
+            counted.append(message.data)
+
+        limited = await client.subscribe("limited", cb=count)
         await limited.unsubscribe(limit=3)
-        for _ in range(5):
-            await client.publish("limited", b"")
+        for number in range(5):
+            await client.publish("limited", b"%d" % number)
         await client.flush()
-        assert limited.pending_msgs == 3
+        async with asyncio.timeout(10):
+            while len(counted) < 3:
+                await asyncio.sleep(0.01)
+        await client.flush()
+        assert counted == [b"0", b"1", b"2"]
 
         handled = []
 
