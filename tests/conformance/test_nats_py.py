@@ -158,18 +158,19 @@ def test_unsubscribe_and_drain(server: ServerProcess) -> None:
     async def scene() -> None:
         client = await nats.connect(server.url)
         counted = []
+        three = asyncio.Event()
 
         async def count(message: Msg) -> None:
             counted.append(message.data)
+            if len(counted) == 3:
+                three.set()
 
         limited = await client.subscribe("limited", cb=count)
         await limited.unsubscribe(limit=3)
         for number in range(5):
             await client.publish("limited", b"%d" % number)
         await client.flush()
-        async with asyncio.timeout(10):
-            while len(counted) < 3:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(three.wait(), 10)
         await client.flush()
         assert counted == [b"0", b"1", b"2"]
 
