@@ -131,6 +131,7 @@ class JetStreamOptions(Section):
             4, 8192, lambda key, value: f"Expected an absolute size for {quote(key)} between 4 and 8192, got {value}"
         ),
         4096,
+        feature=Feature.IO_BOUND,
     )
     tpm: TpmOptions | None = option(
         section(TpmOptions, "tpm"), None, feature=Feature.WINDOWS_CERTIFICATE_STORE, doc="Windows only"
