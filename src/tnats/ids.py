@@ -20,6 +20,7 @@ NONCE_ENTROPY_BYTES = 11
 NUID_CHARACTERS = 22
 
 _KEY_BYTES = 32
+_CHECKSUM_BYTES = 2
 _SEED_PREFIX = 18 << 3
 _NUID_PREFIX_CHARACTERS = 12
 _NUID_SEQUENCE_MAX = 62**10
@@ -80,6 +81,8 @@ def _encode(body: bytes) -> str:
 
 
 def _decode(text: str, body_bytes: int) -> bytes | None:
+    if len(text) != -(-(body_bytes + _CHECKSUM_BYTES) * 8 // 5):
+        return None
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
     except ValueError:

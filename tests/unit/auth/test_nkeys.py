@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from tnats.auth.nkeys import KeyKind, decode_signature, is_public_key, is_user_seed, kind_of_public_key, verify
+from tnats.auth.nkeys import decode_signature, is_user_seed, kind_of_public_key, verify
+from tnats.ids import KeyKind, is_public_key
 
 
 def encode(prefix: bytes, key: bytes) -> str:

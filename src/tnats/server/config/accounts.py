@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.auth.nkeys import KeyKind
 from tnats.auth.permissions import Permissions
 from tnats.auth.users import GLOBAL_ACCOUNT, User
+from tnats.ids import KeyKind
 from tnats.server.config.authorization import PERMISSIONS, USERS, with_default_permissions
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import parse_duration_ns, quote

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.auth.nkeys import KeyKind, is_public_key
 from tnats.auth.permissions import Permissions, ResponsePermission, SubjectPermission, entry_problem
 from tnats.auth.users import GLOBAL_ACCOUNT, ConnectionType, User
+from tnats.ids import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import quote

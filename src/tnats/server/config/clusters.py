@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.auth.nkeys import KeyKind, is_user_seed
+from tnats.auth.nkeys import is_user_seed
 from tnats.auth.permissions import Permissions, entry_problem
+from tnats.ids import KeyKind
 from tnats.limits import SECOND_NS
 from tnats.server.config.authorization import PERMISSIONS, AuthorizationOptions, between_servers, subjects
 from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url

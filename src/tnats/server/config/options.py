@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.auth.nkeys import KeyKind, is_public_key, kind_of_public_key
+from tnats.auth.nkeys import kind_of_public_key
 from tnats.auth.users import Credentials, User
+from tnats.ids import KeyKind, is_public_key
 from tnats.limits import MIB, SECOND_NS
 from tnats.server.config.accounts import ACCOUNTS, MAPPINGS, AccountOptions, MappingDestination
 from tnats.server.config.authorization import AuthorizationOptions, describe_user

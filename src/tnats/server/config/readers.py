@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tnats.auth.nkeys import KeyKind, is_public_key
+from tnats.ids import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
 from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url, split_host_port
 from tnats.server.config.parser import Node

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tnats.auth.nkeys import KeyKind, is_public_key
 from tnats.auth.users import GLOBAL_ACCOUNT
+from tnats.ids import KeyKind, is_public_key
 from tnats.server.config.baseline import DEFAULT_SYSTEM_ACCOUNT
 from tnats.server.config.doors import MqttOptions, WebSocketOptions
 from tnats.server.config.features import BUILT, Feature
