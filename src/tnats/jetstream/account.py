@@ -93,11 +93,6 @@ class AccountService:
             for consumer in stream.consumers.values():
                 consumer.stop("409 Server Shutdown")
 
-    def find_consumer(self, stream: str, consumer: str) -> ConsumerService | None:
-        """A consumer by the names of its stream and its own."""
-        found = self.streams.get(stream)
-        return found.consumers.get(consumer) if found is not None else None
-
     def advise(self, advisories: Iterable[Advisory]) -> None:
         """Publish events, if anybody listens."""
         for advisory in advisories:

@@ -67,10 +67,6 @@ class Stage:
 
     # holds
 
-    def is_down(self, name: str) -> bool:
-        """Whether a fault keeps the node from running."""
-        return self._down.get(name, 0) > 0
-
     @contextmanager
     def down(self, nodes: Sequence[Node], blow: Callable[[Node], object]) -> Iterator[None]:
         """Strike the nodes; they start again at the end of the block, unless another fault still holds them."""
