@@ -192,17 +192,23 @@ class Connection:
         self.state = state
 
     async def _write_rest(self) -> None:
-        """Write as the connection makes room; cut it off when it makes none for the write deadline."""
-        clock = self.broker.runtime.clock
+        """Write as the connection makes room; cut it off when it makes none for the write deadline.
+
+        With `write_deadline_is_total`, also when it makes some but not enough for all that waits.
+        """
+        clock, options = self.broker.runtime.clock, self.broker.options
+        deadline_ns = clock.mono_ns() + options.write_deadline_ns
         while self.outbound.blocked and self.state is not State.CLOSED:
-            with clock.deadline(clock.mono_ns() + self.broker.options.write_deadline_ns) as scope:
+            if not options.write_deadline_is_total:
+                deadline_ns = clock.mono_ns() + options.write_deadline_ns
+            with clock.deadline(deadline_ns) as scope:
                 try:
                     await self.conn.wait_writable()
                 except ConnectionBroken as broken:
                     self.on_write_error(str(broken))
                     return
             if scope.cancelled_caught:
-                limit_s = self.broker.options.write_deadline_ns / SECOND_NS
+                limit_s = options.write_deadline_ns / SECOND_NS
                 self.broker.count_slow_consumer(self, f"WriteDeadline of {limit_s:g}s exceeded")
                 self.close(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE, flush=False)
             else:

@@ -66,6 +66,8 @@ class BrokerOptions:
     """Unanswered PINGs before the connection is stale."""
     write_deadline_ns: int = _reloadable(10 * SECOND_NS)
     """A client whose connection takes no byte for so long is cut off as a slow consumer."""
+    write_deadline_is_total: bool = _reloadable(False)
+    """Cut it off as well when it takes bytes, but not all that wait within the deadline."""
 
 
 def fixed_differences(old: BrokerOptions, new: BrokerOptions) -> list[str]:

@@ -12,7 +12,7 @@ of the configuration file. A flag overrides the file, also where the file says m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -24,7 +24,6 @@ from tnats.server.config.problems import ConfigError, Position, Problem
 from tnats.server.config.table import Given, Row, Section, rows_of
 from tnats.server.config.tls import CIPHER_SUITES, CURVES, INSECURE_CIPHER_SUITES, TlsOptions
 
-_REDACTED = "[REDACTED]"
 _INT64_MAX = 2**63 - 1
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -331,33 +330,6 @@ def _merge_tls(options: Options, flags: Flags) -> None:
         verify=flags.on("tlsverify"),
     )
     _set(options, "tls", tls, _BY_NAME["tls"])
-
-
-# ------------------------------------------------------------------ secrets on the command line
-
-
-def redact_argv(argv: Sequence[str]) -> list[str]:
-    """`argv` with passwords, tokens and the user part of URLs replaced, for logs and monitoring."""
-    rules: dict[str, Callable[[str], str]] = {
-        "user": lambda _: _REDACTED,
-        "pass": lambda _: _REDACTED,
-        "auth": lambda _: _REDACTED,
-        "cluster": redacted_url,
-        "cluster_listen": redacted_url,
-        "routes": lambda text: ",".join(map(redacted_url, text.split(","))),
-    }
-    shown = list(argv)
-    for index, word in enumerate(shown):
-        dashes = len(word) - len(word.lstrip("-"))
-        name, equals, value = word.lstrip("-").partition("=")
-        rule = rules.get(name) if dashes in (1, 2) else None
-        if rule is None:
-            continue
-        if equals:
-            shown[index] = f"{word[:dashes]}{name}={rule(value)}"
-        elif index + 1 < len(shown):
-            shown[index + 1] = rule(shown[index + 1])
-    return shown
 
 
 # ------------------------------------------------------------------ help

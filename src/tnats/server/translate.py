@@ -38,6 +38,7 @@ def broker_options(options: Options, server_id: str, listening: Address) -> Brok
         ping_interval_ns=options.ping_interval_ns,
         ping_max=options.ping_max,
         write_deadline_ns=options.write_deadline_ns,
+        write_deadline_is_total=options.write_timeout == "close",
     )
 
 

@@ -77,6 +77,21 @@ def test_write_deadline() -> None:
     play(scene, write_deadline_ns=2 * SECOND_NS)
 
 
+def test_a_total_write_deadline_ends_slow_readers_too() -> None:
+    """With `write_timeout: close` a client that takes bytes, but not all within the deadline, is cut off."""
+
+    async def scene(stage: Stage) -> None:
+        slow, fast = await stage.connect(), await stage.connect()
+        await slow.ask(b"SUB foo 1\r\n")
+        await fast.send(_publish(8 * KIB, 1500))
+        for _ in range(50):
+            await stage.sleep(0.2)
+            slow.conn.read_into(bytearray(64 * KIB))
+        assert [(one.cid, one.reason) for one in stage.broker.closed] == [(1, "Slow Consumer (Write Deadline)")]
+
+    play(scene, write_deadline_ns=2 * SECOND_NS, write_deadline_is_total=True)
+
+
 def test_producers_of_slow_consumers_are_stalled() -> None:
     """A client that reads slower than another publishes loses nothing: the publisher is made to wait."""
 

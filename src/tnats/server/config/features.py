@@ -43,7 +43,6 @@ class Feature(enum.Enum):
     SYSLOG = "logging to syslog"
     PROFILING = "the profiling port"
     LAME_DUCK = "lame duck mode"
-    WRITE_RETRY = "keeping clients that miss the write deadline (write_timeout)"
     IO_BOUND = "a bound on concurrent file operations (max_concurrent_io)"
 
 

@@ -250,7 +250,12 @@ class Options(Section):
     write_deadline_ns: int = option(
         DURATION, 10 * SECOND_NS, key="write_deadline", zero_is_default=True, reloadable=True
     )
-    write_timeout: str = option(WRITE_TIMEOUT, "default", feature=Feature.WRITE_RETRY)
+    write_timeout: str = option(
+        WRITE_TIMEOUT,
+        "default",
+        reloadable=True,
+        doc="`close`: all that waits must go out within `write_deadline`; else any byte taken renews it",
+    )
     lame_duck_duration_ns: int = option(
         at_least(_LAME_DUCK_MINIMUM_NS, "lame_duck_duration", "30 seconds"),
         120 * SECOND_NS,

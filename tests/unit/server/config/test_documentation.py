@@ -1,7 +1,8 @@
-"""docs/configuration.md and conf/ keep up with the code."""
+"""docs/configuration.md and conf/ keep up with the code. TNATS_REWRITE=1 writes the tables into the document."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,12 @@ SAMPLES = sorted(path for path in (ROOT / "conf").iterdir() if path.is_file())
 
 
 def test_option_tables_are_current() -> None:
-    """The tables in the documentation are what the rows say. After a change, put `option_tables()` below the mark."""
-    text = (ROOT / "docs" / "configuration.md").read_text()
+    """The tables in the documentation are what the rows say."""
+    document = ROOT / "docs" / "configuration.md"
+    text = document.read_text()
+    if os.environ.get("TNATS_REWRITE") == "1":
+        text = text.partition(MARK)[0] + MARK + "\n\n" + option_tables()
+        document.write_text(text)
     assert text.partition(MARK)[2].strip() == option_tables().strip()
 
 
