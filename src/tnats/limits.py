@@ -60,6 +60,12 @@ CLIENT_CLOSE_GRACE_NS = 2 * SECOND_NS
 CLIENT_SUBJECTS_CACHED_MAX = 4096
 """Publish subjects whose checked and encoded form is kept."""
 
+CLIENT_PULL_STATUSES_MAX = 64
+"""Statuses beside its messages that a pull subscription has room for: heartbeats to a reader that is slow."""
+
+CLIENT_PULL_RETRY_NS = SECOND_NS // 4
+"""How long a reader waits before it asks again a server that did not answer."""
+
 # ------------------------------------------------------------------ auth
 
 REPLY_GRANTS_MAX = 4096
@@ -271,6 +277,60 @@ CONSUMER_DELIVERIES_PER_PASS_MAX = 500
 
 CONSUMER_HELD_MSGS_MAX = 10_000
 """Messages that a bound per subject may hold back before the consumer stops looking further ahead."""
+
+CONSUMER_LETTERS_MAX = 10_000
+"""Dead letters of one consumer that no stream has stored yet; it delivers nothing further until there are fewer."""
+
+CONSUMER_LETTERS_IN_FLIGHT_MAX = 64
+"""Dead letters of one consumer that are sent without waiting for an answer in between."""
+
+CONSUMER_LETTER_REASON_BYTES_MAX = 1000
+"""What is kept of the reason that a client gave for a termination."""
+
+CONSUMER_LETTER_ANSWER_NS = 5 * SECOND_NS
+"""How long the answer of the stream that stores a dead letter is awaited."""
+
+CONSUMER_LETTER_PAUSE_NS = SECOND_NS
+"""After a dead letter was not stored; doubled each time..."""
+
+CONSUMER_LETTER_PAUSE_NS_MAX = 30 * SECOND_NS
+"""...up to this."""
+
+# ------------------------------------------------------------------ jetstream: backups
+
+BACKUP_ENTRY_BYTES_MAX = 72 * MIB
+"""One message or file in an archive: the largest payload that `max_payload` can be set to, and headers."""
+
+BACKUP_NAME_BYTES_MAX = 64 * KIB
+"""A subject or the name of a consumer in an archive."""
+
+BACKUPS_MAX = 32
+"""Backups and restores of one server under way at once: each may hold what waits for the other side in memory."""
+
+BACKUP_CHUNK_BYTES = 128 * KIB
+BACKUP_CHUNK_BYTES_MIN = KIB
+BACKUP_CHUNK_BYTES_MAX = MIB
+"""Size of what a backup sends at a time: where the client names none, and how far it may go."""
+
+BACKUP_WINDOW_BYTES = 8 * MIB
+BACKUP_WINDOW_BYTES_MIN = KIB
+BACKUP_WINDOW_BYTES_MAX = 32 * MIB
+"""What a backup has sent and the client has not confirmed."""
+
+BACKUP_INTEREST_NS_MAX = 2 * SECOND_NS
+"""How long a backup waits for somebody to listen."""
+
+BACKUP_STALL_NS_MAX = 5 * SECOND_NS
+"""A backup without a confirmation, or a restore without a chunk, for so long is given up."""
+
+RESTORE_WAITING_BYTES_MAX = 32 * MIB
+"""Chunks of a restore that came and are not stored; a client that sends more without waiting loses the restore."""
+
+RESTORE_UNWRITTEN_BYTES_MAX = 8 * MIB
+"""Restored messages that are not in their files yet, after which a restore waits for the disk."""
+
+RESTORE_CONSUMERS_MAX = 100_000
+"""Consumers of one restored stream: they are held in memory until the stream is complete."""
 
 # ------------------------------------------------------------------ jetstream: services
 

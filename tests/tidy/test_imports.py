@@ -71,6 +71,21 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "orjson",
     ),
     "tnats.client": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
+    # The records of the JetStream API have one spelling, which server and client share.
+    "tnats.client.jetstream": (
+        "tnats.client",
+        "tnats.wire",
+        "tnats.subjects",
+        "tnats.jetstream.api.fields",
+        "tnats.jetstream.api.messages",
+        "tnats.jetstream.api.times",
+        "tnats.jetstream.stream.config",
+        "tnats.jetstream.consumer.config",
+        "tnats.jetstream.consumer.requests",
+        API,
+        "trio",
+        "orjson",
+    ),
     # For people: `connect()` without a runtime takes the live one.
     "tnats.client.connect": ("tnats.client", "tnats.wire", "tnats.auth", API, "tnats.runtime.live", "trio"),
     "tnats.server": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import trio
 
 from tnats import limits
@@ -18,6 +20,8 @@ from tnats.subjects.tokens import is_valid_subject, to_bytes
 from tnats.wire.client import encode_pub, encode_unsub
 from tnats.wire.info import ServerInfo
 
+S = TypeVar("S", bound=Subscription)
+
 
 class Client:
     """A connection to NATS that survives the loss of servers. Made by `connect`.
@@ -33,6 +37,7 @@ class Client:
         self._yield_bytes = min(limits.CLIENT_YIELD_BYTES, connection.options.pending_bytes_max)
         self._pending_bytes_max = connection.options.pending_bytes_max
         self._inbox: Inbox | None = None
+        self._nuid = Nuid(self.runtime.chance.rng("client.inbox"))
         self._subjects: dict[str, bytes] = {}
         self._draining = False
         self._progress = trio.lowlevel.ParkingLot()
@@ -133,15 +138,18 @@ class Client:
         knows the subscription once everything queued has left; `flush` makes sure. Raises BadSubject,
         ConnectionClosed.
         """
+        if max_messages < 0:
+            raise ClientError(f"subscription {subject!r}: max_messages is {max_messages}, it cannot be negative")
+        return self.open(Subscription(self, subject, queue, max_messages, pending_count_max, pending_bytes_max))
+
+    def open(self, subscription: S) -> S:
+        """Make a subscription known to the server: `subscribe` for classes derived from `Subscription`."""
         self._connection.check_open()
         if self._draining:
             raise ConnectionClosed("the client is draining: nothing can be subscribed any more")
-        if max_messages < 0:
-            raise ClientError(f"subscription {subject!r}: max_messages is {max_messages}, it cannot be negative")
-        checked_subject(subject, "subject")
-        if queue:
-            checked_queue(queue)
-        subscription = Subscription(self, subject, queue, max_messages, pending_count_max, pending_bytes_max)
+        checked_subject(subscription.subject, "subject")
+        if subscription.queue:
+            checked_queue(subscription.queue)
         subscription.sid = self._add(subscription)
         return subscription
 
@@ -177,6 +185,14 @@ class Client:
             subscription.end(None)
 
     # ---------------------------------------------------------------- request
+
+    def new_id(self) -> str:
+        """A short text that no other call of this or any other client gives: for inboxes, names, message ids."""
+        return self._nuid.next()
+
+    def new_inbox(self) -> str:
+        """A subject of one's own to receive answers on, under the option `inbox_prefix`."""
+        return f"{self._connection.options.inbox_prefix}.{self.new_id()}"
 
     async def request(
         self, subject: str, data: bytes = b"", *, headers: HeadersLike | None = None, timeout_s: float = 5.0
@@ -227,7 +243,7 @@ class Client:
         """A reply subject whose messages `taker` gets, until `close_reply`."""
         self._connection.check_accepting()
         if self._inbox is None:
-            self._inbox = Inbox(self._connection.options.inbox_prefix, Nuid(self.runtime.chance.rng("client.inbox")))
+            self._inbox = Inbox(self.new_inbox(), self._nuid)
             self._add(self._inbox)
         return self._inbox.open(taker)
 

@@ -12,6 +12,9 @@ from tnats.wire.headers import Headers, build_headers, parse_headers
 if TYPE_CHECKING:
     from tnats.client.client import Client
 
+NO_STATUS = b"NATS/1.0\r\n"
+"""How the header block of an ordinary message begins."""
+
 HeadersLike = Mapping[str, str | Sequence[str]]
 """Headers to send: a value, or several for the same name."""
 
@@ -19,7 +22,7 @@ HeadersLike = Mapping[str, str | Sequence[str]]
 class Message:
     """A message as it came off the wire. Headers are parsed when first asked for."""
 
-    __slots__ = ("_block", "_client", "_headers", "data", "reply", "size", "subject")
+    __slots__ = ("_client", "_headers", "block", "data", "reply", "size", "subject")
 
     def __init__(self, client: Client, subject: str, reply: str, block: bytes, data: bytes) -> None:
         """`block` is the raw header block, empty without headers."""
@@ -30,7 +33,8 @@ class Message:
         self.data = data
         self.size = len(block) + len(data)
         """Headers and payload in bytes."""
-        self._block = block
+        self.block = block
+        """The header block as it came."""
         self._headers: Headers | None = None
 
     def __repr__(self) -> str:
@@ -40,17 +44,13 @@ class Message:
     @property
     def headers(self) -> dict[str, list[str]] | None:
         """Values by name, both as sent; None without headers, or when they are malformed."""
-        parsed = self._parsed()
-        if parsed is None:
-            return None
-        headers: dict[str, list[str]] = {}
-        for name, value in parsed.fields:
-            headers.setdefault(to_text(name), []).append(to_text(value))
-        return headers
+        return header_values(self._parsed())
 
     @property
     def status(self) -> int:
         """The status code of the header block, as servers send it (404, 503, ...); 0 for none."""
+        if self.block.startswith(NO_STATUS):
+            return 0
         parsed = self._parsed()
         return 0 if parsed is None else parsed.status
 
@@ -61,8 +61,8 @@ class Message:
         return "" if parsed is None else to_text(parsed.description)
 
     def _parsed(self) -> Headers | None:
-        if self._headers is None and self._block:
-            self._headers = parse_headers(self._block)
+        if self._headers is None and self.block:
+            self._headers = parse_headers(self.block)
         return self._headers
 
     async def respond(self, data: bytes = b"", *, headers: HeadersLike | None = None) -> None:
@@ -70,6 +70,16 @@ class Message:
         if not self.reply:
             raise ClientError(f"message on {self.subject!r}: the sender expects no answer")
         await self._client.publish(self.reply, data, headers=headers)
+
+
+def header_values(parsed: Headers | None) -> dict[str, list[str]] | None:
+    """Values by name, both as sent; None without headers."""
+    if parsed is None:
+        return None
+    headers: dict[str, list[str]] = {}
+    for name, value in parsed.fields:
+        headers.setdefault(to_text(name), []).append(to_text(value))
+    return headers
 
 
 def encode_headers(headers: HeadersLike) -> bytes:

@@ -49,9 +49,9 @@ class Inbox:
     left_count = None
 
     def __init__(self, prefix: str, nuid: Nuid) -> None:
-        """`prefix` is the option `inbox_prefix`; `nuid` makes this client's part of the subject, and the tokens."""
+        """`prefix`: the subject that is this client's own; `nuid` makes the last token of each reply subject."""
         self._nuid = nuid
-        self._prefix = f"{prefix}.{nuid.next()}."
+        self._prefix = f"{prefix}."
         self._waiting: dict[str, ReplyTaker] = {}
         self._error: ClientError | None = None
 
@@ -89,6 +89,9 @@ class Inbox:
             if taker.subject == denial.subject:
                 taker.fail(denial.error)
         return False
+
+    def renewed(self) -> None:
+        """Requests that were on their way may still be answered: nothing changes."""
 
     def end(self, error: ClientError | None) -> None:
         """Everybody who waits gets `error`."""

@@ -126,14 +126,19 @@ class Subscription:
         if not self._messages and not await self._wait_pending():
             return []
         self._handling[trio.lowlevel.current_task()] = None
-        messages = self._messages
-        if len(messages) <= count_max:
-            batch = list(messages)
-            messages.clear()
-            self.pending_bytes = 0
-            self._slow = False
-            return batch
+        if len(self._messages) <= count_max:
+            return self.take_pending()
         return [self._take() for _ in range(count_max)]
+
+    def take_pending(self) -> list[Message]:
+        """What is pending, without waiting; perhaps nothing."""
+        messages = list(self._messages)
+        self._messages.clear()
+        self.pending_bytes = 0
+        self._slow = False
+        if self._ended:
+            self._client.subscription_progress()
+        return messages
 
     async def _wait_message(self) -> Message:
         if not self._messages and not await self._wait_pending():
@@ -205,6 +210,9 @@ class Subscription:
                 self._lot.unpark()
         if self.received_count == self.max_messages:
             self._client.subscription_complete(self)
+
+    def renewed(self) -> None:
+        """A fresh connection carries it on."""
 
     @property
     def left_count(self) -> int | None:

@@ -50,6 +50,9 @@ class Interest(Protocol):
     def deliver(self, message: Message) -> None:
         """Take a message from the protocol loop."""
 
+    def renewed(self) -> None:
+        """A fresh connection has been told of it: what the last one had been asked for will not come."""
+
     def end(self, error: ClientError | None) -> None:
         """Nothing more will arrive. Idempotent."""
 
@@ -76,7 +79,9 @@ class SubscriptionTable:
         return self.interests.pop(sid, None) is not None
 
     def renewal(self) -> bytes:
-        """The operations that make a fresh connection know every entry."""
+        """The operations that make a fresh connection know every entry; tells the entries."""
+        for interest in list(self.interests.values()):
+            interest.renewed()
         return b"".join(subscribe_operation(sid, interest) for sid, interest in self.interests.items())
 
     def deny(self, error: PermissionsViolation) -> None:

@@ -1,0 +1,65 @@
+"""Answers of the JetStream API, from JSON to records or to the exception that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import attrs
+import orjson
+
+from tnats.client.jetstream.errors import ApiError, JetStreamError, api_error
+from tnats.client.message import Message
+from tnats.jetstream.api.fields import BOOL, INT, TEXT, UINT64, DecodeError, Record, row
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class PubAck:
+    """The stream has stored a message, durably (JetStream documentation, "PubAck")."""
+
+    stream: str = row("stream", TEXT)
+    seq: int = row("seq", UINT64)
+    domain: str = row("domain", TEXT, default="")
+    duplicate: bool = row("duplicate", BOOL, default=False)
+    """A message with this id was stored before: `seq` is that one's, nothing was stored now."""
+    val: str = row("val", TEXT, default="")
+    """The counter's new value, where the subject is one (ADR-49)."""
+    batch: str = row("batch", TEXT, default="")
+    count: int = row("count", INT, default=0)
+    """Id and size of the batch that this acknowledges (ADR-50)."""
+
+
+def decode_answer(message: Message, record: type[T]) -> T:
+    """The record that an answer holds. Raises ApiError for a refusal, JetStreamError for what is no answer."""
+    return decode_object(answer_object(message), record, message)
+
+
+def answer_object(message: Message) -> dict[str, Any]:
+    """The JSON object of an answer. Raises like `decode_answer`."""
+    try:
+        answer = orjson.loads(message.data)
+    except orjson.JSONDecodeError:
+        answer = None
+    if type(answer) is not dict:
+        if message.status:
+            raise api_error(message.status, 0, message.description or "an answer without a reason")
+        raise JetStreamError(f"answer on {message.subject!r} is no JSON object: {bytes(message.data[:80])!r}")
+    error = answer.get("error")
+    if error:
+        raise error_of(error)
+    return answer
+
+
+def decode_object(answer: dict[str, Any], record: type[T], message: Message) -> T:
+    """`answer` as a record; keys that the record does not know are passed over. Raises JetStreamError."""
+    try:
+        value: T = Record(record).decode(answer, record.__name__, strict=False)
+    except (DecodeError, TypeError) as exc:
+        raise JetStreamError(f"answer on {message.subject!r} cannot be read: {exc}") from None
+    return value
+
+
+def error_of(error: dict[str, Any]) -> ApiError:
+    """The exception for the `error` object of an answer."""
+    return api_error(error.get("code", 0), error.get("err_code", 0), error.get("description", "no reason given"))

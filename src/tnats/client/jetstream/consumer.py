@@ -1,0 +1,129 @@
+"""One consumer of a stream: its administration, and the ways to get messages out of it."""
+
+from __future__ import annotations
+
+from tnats.client.errors import TimedOut
+from tnats.client.jetstream.api import Api
+from tnats.client.jetstream.delivery import Delivery
+from tnats.client.jetstream.pull import MessageStream, Source, fetch
+from tnats.client.options import nanoseconds
+from tnats.jetstream.api.messages import (
+    ConsumerInfo,
+    ConsumerPaused,
+    Empty,
+    JSApiConsumerPauseRequest,
+    JSApiConsumerResetRequest,
+    JSApiConsumerUnpinRequest,
+    Success,
+)
+from tnats.jetstream.consumer.requests import PullBody
+
+HEARTBEAT_S_MAX = 30.0
+HEARTBEAT_FROM_S = 10.0
+"""A single pull request that may wait longer than this asks for heartbeats."""
+
+
+class Consumer:
+    """A handle on a consumer, made of names: whether it exists shows when it is used."""
+
+    def __init__(self, api: Api, stream: str, name: str) -> None:
+        self._api = api
+        self._source = Source(api, stream, name)
+        self._path = f"{stream}.{name}"
+        self.stream = stream
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name!r} of stream {self.stream!r}>"
+
+    # ---------------------------------------------------------------- administration
+
+    async def info(self) -> ConsumerInfo:
+        """Configuration and state. Raises ConsumerNotFound, StreamNotFound."""
+        return await self._source.info()
+
+    async def delete(self) -> None:
+        """Remove it with its state. Raises ConsumerNotFound."""
+        await self._api.ask(f"CONSUMER.DELETE.{self._path}", None, Success)
+
+    async def pause(self, until_ns: int) -> ConsumerPaused:
+        """Deliver nothing until then (nanoseconds since the Unix epoch)."""
+        return await self._api.ask(f"CONSUMER.PAUSE.{self._path}", JSApiConsumerPauseRequest(until_ns), ConsumerPaused)
+
+    async def resume(self) -> ConsumerPaused:
+        """End a pause."""
+        return await self._api.ask(f"CONSUMER.PAUSE.{self._path}", JSApiConsumerPauseRequest(), ConsumerPaused)
+
+    async def reset(self, sequence: int = 0) -> ConsumerInfo:
+        """Deliver again from this stream sequence on; 0: from the first message that was not acknowledged."""
+        return await self._api.ask(f"CONSUMER.RESET.{self._path}", JSApiConsumerResetRequest(sequence), ConsumerInfo)
+
+    async def unpin(self, group: str) -> None:
+        """Let another client of the priority group take its place (ADR-42)."""
+        await self._api.ask(f"CONSUMER.UNPIN.{self._path}", JSApiConsumerUnpinRequest(group), Empty)
+
+    # ---------------------------------------------------------------- pulling
+
+    async def fetch(
+        self,
+        count_max: int,
+        *,
+        timeout_s: float = 5.0,
+        no_wait: bool = False,
+        bytes_max: int = 0,
+        group: str = "",
+        priority: int = 0,
+    ) -> list[Delivery]:
+        """Up to `count_max` messages: returns when there are so many, or after `timeout_s` with what has come.
+
+        With `no_wait` only what is there already. `bytes_max` bounds the messages together. An empty list says that
+        there was nothing. Raises NoResponders (no such consumer, or no leader), PullRefused, TimedOut when the server
+        does not answer.
+        """
+        body = PullBody(
+            batch=count_max,
+            expires_ns=0 if no_wait else nanoseconds(timeout_s),
+            no_wait=no_wait,
+            max_bytes=bytes_max,
+            idle_heartbeat_ns=nanoseconds(min(timeout_s / 2, HEARTBEAT_S_MAX)) if timeout_s >= HEARTBEAT_FROM_S else 0,
+            group=group,
+            priority=priority,
+        )
+        return await fetch(self._source, body, timeout_ns=nanoseconds(self._api.timeout_s))
+
+    async def next(self, *, timeout_s: float = 5.0) -> Delivery:
+        """One message. Raises TimedOut when none comes in time, and like `fetch`."""
+        found = await self.fetch(1, timeout_s=timeout_s)
+        if not found:
+            raise TimedOut(f"consumer {self._source}: no message within {timeout_s:g} s")
+        return found[0]
+
+    def messages(
+        self,
+        *,
+        count_max: int = 500,
+        bytes_max: int = 0,
+        expires_s: float = 30.0,
+        heartbeat_s: float | None = None,
+        group: str = "",
+        priority: int = 0,
+        min_pending: int = 0,
+        min_ack_pending: int = 0,
+    ) -> MessageStream:
+        """Messages as they come, at most `count_max` fetched ahead: see `MessageStream`.
+
+        `expires_s` is how long one request waits at the server; `heartbeat_s`, half of that by default, how often the
+        server shows that it still waits. The rest belongs to priority groups (ADR-42). The iteration raises
+        ConsumerDeleted, ConsumerNotFound, PullRefused; it outlives lost connections and absent leaders.
+        """
+        body = PullBody(
+            batch=count_max,
+            expires_ns=nanoseconds(expires_s),
+            max_bytes=bytes_max,
+            idle_heartbeat_ns=nanoseconds(heartbeat_s or min(expires_s / 2, HEARTBEAT_S_MAX)),
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
+        )
+        return MessageStream(self._source, body)
