@@ -22,6 +22,7 @@ from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.consumer.machine import start_state
+from tnats.jetstream.consumer.outbox import Post
 from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.host import Host
@@ -62,6 +63,7 @@ class AccountService:
         """Push consumers by deliver subject."""
         self._changing = trio.Lock()
         self._sender = bus.client("consumers", self._on_flow_answers)
+        self._post = Post(bus, host.nuid)
         self._acks = bus.client("acks", self._on_acks)
         self._pulls = bus.client("pulls", self._on_pulls)
         self._gets = bus.client("direct gets", self._on_direct_gets)
@@ -88,6 +90,7 @@ class AccountService:
         """Take in nothing more."""
         for client in (self._acks, self._sender, self._pulls, self._gets):
             client.close()
+        self._post.close()
         for stream in self.streams.values():
             stream.stop()
             for consumer in stream.consumers.values():
@@ -337,7 +340,9 @@ class AccountService:
         def start() -> ConsumerState:
             return start_state(record.config, stream.store)
 
-        consumer = await open_consumer(self.host, stream, record, self._sender, start=start, is_new=is_new)
+        consumer = await open_consumer(
+            self.host, stream, record, self._sender, self._post, start=start, is_new=is_new
+        )
         stream.add_consumer(consumer)
         self._remember(consumer)
         return consumer

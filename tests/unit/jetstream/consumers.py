@@ -9,9 +9,9 @@ from tests.unit.jetstream.stores import SECOND, T0, ListStore
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
-from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status
+from tnats.jetstream.consumer.effects import Delivery, Effects, Status
 from tnats.jetstream.consumer.machine import ConsumerMachine, Identity, start_state
-from tnats.jetstream.consumer.state import ConsumerState, decode_ops, encode_ops
+from tnats.jetstream.consumer.state import ConsumerState, encode_ops
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.subjects.tokens import subject_matches
 
@@ -86,8 +86,8 @@ class Rig:
 
     def take(self, effects: Effects) -> Effects:
         """Carry out effects: the log goes to a follower, what is sent is kept."""
-        for op in decode_ops(encode_ops(effects.ops)):
-            self.applied.apply(op, tracks_acks=self.config.ack_policy != AckPolicy.NONE)
+        entry = encode_ops(effects.ops, effects.letters)
+        self.applied.replay(entry, tracks_acks=self.config.ack_policy != AckPolicy.NONE)
         self.sent.extend(effects.sends)
         self.log.append(effects)
         return effects
@@ -134,9 +134,6 @@ class Rig:
     def told(self, effects: Effects) -> list[str]:
         self.take(effects)
         return [tell(send) for send in effects.sends]
-
-    def dead_letters(self) -> list[DeadLetter]:
-        return [letter for effects in self.log for letter in effects.dead_letters]
 
     def advisories(self) -> list[str]:
         return [advisory.type.rsplit(".", 1)[1] for effects in self.log for advisory in effects.advisories]

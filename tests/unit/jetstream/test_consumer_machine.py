@@ -12,8 +12,9 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy, ReplayPolicy
 from tnats.jetstream.consumer.effects import Delivery, deliverable
+from tnats.jetstream.consumer.letters import Letter, letter_block
 from tnats.jetstream.stream.config import Retention, StreamConfig
-from tnats.wire.headers import get_header
+from tnats.wire.headers import get_header, parse_headers
 
 
 def filled(*subjects: str) -> ListIndex:
@@ -450,16 +451,53 @@ def test_headers_that_deliveries_add() -> None:
 
 
 def test_dead_letters() -> None:
-    """Exhausted and terminated messages are handed over with the reason; acknowledged ones are not."""
+    """Exhausted and terminated messages wait in the outbox, over a restart too; when their letter is stored, and not
+    before, the stream may let go of them. Acknowledged ones become no letters.
+    """
     rig = Rig(max_deliver=1, ack_wait_ns=SECOND, metadata={"tnats.dead_letter": "dead.letters"})
     rig.store(count=3)
     first, second, _ = rig.fetch(3)
-    rig.ack(first)
-    rig.ack(second, "+TERM bad order")
+    assert rig.ack(first).done == [1]
+    assert rig.ack(second, "+TERM bad order").done == []
     rig.sleep(2)
-    assert [(letter.seq, letter.target, letter.reason) for letter in rig.dead_letters()] == [
-        (2, "dead.letters", "bad order"),
-        (3, "dead.letters", "max deliveries"),
+    wanted = [(2, "dead.letters", "bad order", 1), (3, "dead.letters", "max deliveries", 1)]
+    for _ in range(2):
+        found = rig.machine.state.outbox.values()
+        assert [(letter.seq, letter.target, letter.reason, letter.deliveries) for letter in found] == wanted
+        assert [rig.machine.needs(seq) for seq in (1, 2, 3)] == [False, True, True]
+        rig.restart()
+    assert rig.take(rig.machine.letter_stored(2, rig.now_ns)).done == [2]
+    rig.restart()
+    assert list(rig.machine.state.outbox) == [3]
+
+
+def test_letters_that_nobody_takes_end_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full outbox holds everything back, and deliveries go on when a letter is stored."""
+    monkeypatch.setattr("tnats.jetstream.consumer.machine.CONSUMER_LETTERS_MAX", 2)
+    rig = Rig(metadata={"tnats.dead_letter": "dead"})
+    rig.store(count=5)
+    for delivery in rig.fetch(3)[:2]:
+        rig.ack(delivery, "+TERM")
+    assert rig.fetch(5) == []
+    rig.take(rig.machine.letter_stored(1, rig.now_ns))
+    assert seqs(rig.fetch(5)) == [4, 5]
+
+
+def test_the_headers_of_a_letter() -> None:
+    """It says where it comes from and why, keeps the message's own headers, and none that tell a stream what to do."""
+    own = b"NATS/1.0\r\nA: b\r\nNats-Msg-Id: 7\r\nNats-TTL: 5\r\nNats-Expected-Last-Sequence: 9\r\n\r\n"
+    block = letter_block(Letter(3, "dead", "line\r\nend", 2, 99), own, "S", "C", b"s.a")
+    parsed = parse_headers(block)
+    assert parsed is not None
+    assert parsed.fields == [
+        (b"A", b"b"),
+        (b"Nats-Msg-Id", b"dead-letter.S.C.3.99"),
+        (b"Nats-Dead-Letter-Stream", b"S"),
+        (b"Nats-Dead-Letter-Consumer", b"C"),
+        (b"Nats-Dead-Letter-Subject", b"s.a"),
+        (b"Nats-Dead-Letter-Sequence", b"3"),
+        (b"Nats-Dead-Letter-Deliveries", b"2"),
+        (b"Nats-Dead-Letter-Reason", b"line end"),
     ]
 
 

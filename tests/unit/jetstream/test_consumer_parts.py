@@ -10,6 +10,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules, state
 from tnats.jetstream.consumer.acks import Ack, Word, parse_body, parse_subject
 from tnats.jetstream.consumer.config import AckPolicy, Action, ConsumerConfig
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.pending import PendingWindow
 from tnats.jetstream.consumer.requests import PullBody
 from tnats.jetstream.consumer.requests import parse_body as parse_pull
@@ -53,7 +54,9 @@ def test_a_long_window_forgets_what_is_done() -> None:
 
 OPS = st.lists(
     st.tuples(
-        st.sampled_from([state.DELIVERED, state.ACKED, state.ACKED_ALL, state.GIVEN_UP, state.SKIPPED]),
+        st.sampled_from(
+            [state.DELIVERED, state.ACKED, state.ACKED_ALL, state.GIVEN_UP, state.SKIPPED, state.LETTER_STORED]
+        ),
         st.integers(1, 20),
     ),
     max_size=60,
@@ -67,14 +70,15 @@ def test_state_survives_its_bytes(steps: list[tuple[int, int]]) -> None:
     for kind, seq in steps:
         floor = (here.floor_consumer_seq, here.floor_stream_seq)
         op = (kind, seq, here.delivered_consumer_seq + 1 if kind == state.DELIVERED else 0, seq * 1000)
-        assert decode_ops(encode_ops([op, op])) == [op, op]
-        here.apply(op, tracks_acks=True)
+        letters = [Letter(seq, "dead", "why " * (seq % 3), seq, seq * 7)] if kind == state.GIVEN_UP else []
+        assert decode_ops(encode_ops([op, op], letters)) == (letters, [op, op])
+        here.replay(encode_ops([op], letters), tracks_acks=True)
         assert here.floor_consumer_seq >= floor[0]
         assert here.floor_stream_seq >= floor[1]
         back = ConsumerState.decode(here.encode())
         assert back.encode() == here.encode()
         assert list(back.pending.items()) == list(here.pending.items())
-        assert (back.redelivered, back.held) == (here.redelivered, here.held)
+        assert (back.redelivered, back.held, back.outbox) == (here.redelivered, here.held, here.outbox)
 
 
 # ------------------------------------------------------------------ acks and pulls

@@ -44,9 +44,17 @@ class RegisterWorkload:
     """The operations of W3."""
 
     def __init__(
-        self, runtime: Runtime, recorder: Recorder, *, worker_count: int, rate_per_s: float, key_count: int
+        self,
+        runtime: Runtime,
+        recorder: Recorder,
+        *,
+        worker_count: int,
+        rate_per_s: float,
+        key_count: int,
+        key_prefix: str = "k",
     ) -> None:
         self._runtime = runtime
+        self._key_prefix = key_prefix
         self._recorder = recorder
         self._delay_ns_max = int(2 * worker_count / rate_per_s * SECOND_NS)
         self._key_count = 0
@@ -57,7 +65,7 @@ class RegisterWorkload:
 
     def _new_key(self) -> Key:
         self._key_count += 1
-        return Key(f"k{self._key_count}")
+        return Key(f"{self._key_prefix}{self._key_count}")
 
     def _draw_key(self, rng: random.Random) -> Key:
         place = rng.randrange(len(self._keys))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tnats.jetstream.api.advisories import Advisory
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import Op
 from tnats.wire.headers import set_header
 
@@ -32,27 +33,17 @@ class Status:
     reply: bytes = b""
 
 
-@attrs.frozen
-class DeadLetter:
-    """Publish message `seq` of the stream on `target`, if it is still there, with headers that say why it ended."""
-
-    seq: int
-    target: str
-    reason: str
-    deliveries: int
-
-
 @attrs.define
 class Effects:
-    """In this order: append `ops` to the consumer's log; send `sends` in order; when the ops are durable, send
-    an empty message to each of `acked_replies`, tell the stream about `done`, and publish `dead_letters`.
+    """In this order: append `ops` with `letters` to the consumer's log; send `sends` in order; when the ops are
+    durable, send an empty message to each of `acked_replies`, tell the stream about `done`, and send `letters`.
     """
 
     ops: list[Op] = attrs.field(factory=list)
     sends: list[Delivery | Status] = attrs.field(factory=list)
     acked_replies: list[bytes] = attrs.field(factory=list)
     done: list[int] = attrs.field(factory=list)
-    dead_letters: list[DeadLetter] = attrs.field(factory=list)
+    letters: list[Letter] = attrs.field(factory=list)
     advisories: list[Advisory] = attrs.field(factory=list)
     is_inactive: bool = False
     """The consumer was unused for its inactive threshold: delete it."""
@@ -71,17 +62,3 @@ def deliverable(delivery: Delivery, block: bytes, payload: bytes) -> tuple[bytes
     if delivery.pin_id:
         block = set_header(block, b"Nats-Pin-Id", delivery.pin_id.encode())
     return block, payload
-
-
-def dead_letter_block(letter: DeadLetter, block: bytes, stream: str, consumer: str, subject: bytes) -> bytes:
-    """The header block of a dead letter: the message's own headers, and where it comes from and why."""
-    for key, value in (
-        (b"Nats-Dead-Letter-Stream", stream.encode()),
-        (b"Nats-Dead-Letter-Consumer", consumer.encode()),
-        (b"Nats-Dead-Letter-Subject", subject),
-        (b"Nats-Dead-Letter-Sequence", b"%d" % letter.seq),
-        (b"Nats-Dead-Letter-Deliveries", b"%d" % letter.deliveries),
-        (b"Nats-Dead-Letter-Reason", " ".join(letter.reason.split()).encode()),
-    ):
-        block = set_header(block, key, value)
-    return block

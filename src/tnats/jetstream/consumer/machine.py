@@ -32,13 +32,14 @@ from tnats.jetstream.consumer import extensions, requests, state
 from tnats.jetstream.consumer.acks import Ack, Place, Word, parse_body, parse_subject, reply_prefix
 from tnats.jetstream.consumer.ahead import Ahead
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
-from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, status_block
+from tnats.jetstream.consumer.effects import Delivery, Effects, Status, status_block
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.priority import PriorityGroups
 from tnats.jetstream.consumer.push import FlowControl, Pace
 from tnats.jetstream.consumer.requests import PullRequest, WaitQueue
 from tnats.jetstream.consumer.state import ConsumerState
-from tnats.limits import CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_HELD_MSGS_MAX
+from tnats.limits import CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_HELD_MSGS_MAX, CONSUMER_LETTERS_MAX
 from tnats.subjects.tokens import subject_matches, to_bytes
 
 _SEQ_MASK = 0xFFFF_FFFF_FFFF_FFFF
@@ -324,7 +325,7 @@ class ConsumerMachine:
         self._ready.pop(seq, None)
         if ack.delay_ns:
             self._set_due(seq, now_ns + ack.delay_ns)
-        elif not self._gives_up(seq):
+        elif not self._gives_up(seq, now_ns):
             self.state.pending.set_due(at, 0)
             self._ready[seq] = None
 
@@ -340,7 +341,8 @@ class ConsumerMachine:
             return
         reason = ack.rest.decode("utf-8", "replace")
         deliveries = self.state.deliveries_of(seq)
-        self._finish(seq)
+        self._forget_timer(seq)
+        self._op(state.ACKED, seq)
         self._last_acked_ns = now_ns + self.wall_offset_ns
         self._effects.advisories.append(
             advisories.message_terminated(
@@ -353,12 +355,23 @@ class ConsumerMachine:
                 self.identity.domain,
             )
         )
-        self._dead_letter(seq, reason or "terminated", deliveries)
+        if not self._write_letter(seq, reason or "terminated", deliveries, now_ns):
+            self._effects.done.append(seq)
 
-    def _dead_letter(self, seq: int, reason: str, deliveries: int) -> None:
+    def _write_letter(self, seq: int, reason: str, deliveries: int, now_ns: int) -> bool:
+        """Whether a message becomes a dead letter; its stream keeps it until `letter_stored`."""
         target = extensions.dead_letter_subject(self.config)
-        if target:
-            self._effects.dead_letters.append(DeadLetter(seq, target, reason, deliveries))
+        if target and seq not in self.state.outbox:
+            letter = Letter(seq, target, reason, deliveries, now_ns + self.wall_offset_ns)
+            self.state.outbox[seq] = letter
+            self._effects.letters.append(letter)
+        return bool(target)
+
+    def letter_stored(self, seq: int, now_ns: int) -> Effects:
+        """A stream has the dead letter of a message, or the message is not there any more."""
+        self._op(state.LETTER_STORED, seq)
+        self._effects.done.append(seq)
+        return self._done(now_ns)
 
     def flow_answered(self, subject: bytes, now_ns: int) -> Effects:
         """A client answered a flow-control request (it published on its reply subject)."""
@@ -421,7 +434,7 @@ class ConsumerMachine:
         """Whether a message on a wanted subject is not done with (`ConsumerView`)."""
         if seq > self.state.delivered_stream_seq:
             return self._ahead.includes(seq)
-        return seq in self.state.pending or seq in self.state.held
+        return seq in self.state.pending or seq in self.state.held or seq in self.state.outbox
 
     # ------------------------------------------------------------------ administration
 
@@ -551,6 +564,8 @@ class ConsumerMachine:
 
     def _next_candidate(self) -> int:
         """The next message to send: given back or overdue, then released, then new; 0: none."""
+        if len(self.state.outbox) >= CONSUMER_LETTERS_MAX:
+            return 0
         for ready in (self._ready, self._released):
             while ready:
                 seq = next(iter(ready))
@@ -776,6 +791,14 @@ class ConsumerMachine:
         taken, self._effects = self._effects, Effects()
         return taken
 
+    def end_ack_wait(self, seq: int, now_ns: int) -> bool:
+        """Await the ack of a message no longer, as `tick` will find; whether it was awaited."""
+        at = self.state.pending.find(seq)
+        if at < 0 or not self.state.pending.due_at(at):
+            return False
+        self._set_due(seq, now_ns)
+        return True
+
     def _ack_wait_ns(self, deliveries: int) -> int:
         """How long the ack of a message's n-th delivery is awaited."""
         backoff_ns = self.config.backoff_ns
@@ -807,11 +830,11 @@ class ConsumerMachine:
             due_ns = pending.due_at(at)
             if due_ns > now_ns:
                 heapq.heappush(due, due_ns << 64 | seq)
-            elif not self._gives_up(seq):
+            elif not self._gives_up(seq, now_ns):
                 pending.set_due(at, 0)
                 self._ready[seq] = None
 
-    def _gives_up(self, seq: int) -> bool:
+    def _gives_up(self, seq: int, now_ns: int) -> bool:
         """Whether a message has used up its deliveries; it is then pending no more, and stays in the stream."""
         deliveries = self.state.deliveries_of(seq)
         if self.config.max_deliver <= 0 or deliveries < self.config.max_deliver:
@@ -822,7 +845,7 @@ class ConsumerMachine:
         self._effects.advisories.append(
             advisories.max_deliveries(identity.stream, identity.consumer, seq, deliveries, identity.domain)
         )
-        self._dead_letter(seq, "max deliveries", deliveries)
+        self._write_letter(seq, "max deliveries", deliveries, now_ns)
         return True
 
     def _expire_requests(self, now_ns: int) -> None:
@@ -866,7 +889,7 @@ class ConsumerMachine:
     def _inactive_from_ns(self) -> int | None:
         """When the consumer counts as unused; None: it is in use, or never does."""
         threshold_ns = self.config.inactive_threshold_ns
-        if not threshold_ns or self._is_bound or self._waiting:
+        if not threshold_ns or self._is_bound or self._waiting or self.state.outbox:
             return None
         # A delivery whose ack is awaited is use, until its time is over.
         if len(self.state.pending) > len(self._ready) and not self.config.is_push:

@@ -6,9 +6,9 @@ Theory of operation
 the disk, it and all behind it wait in `_sending` for a task that lives as long as something waits.
 
 *The log.* What the machine did (`ops`) goes to the consumer's log in batches: at once if somebody waits for it (a
-confirmed ack, a message that its stream may let go of), else when enough has gathered or a moment has passed. So a
-crash forgets the last unconfirmed acks and deliveries, and the messages come again. Confirmations go out when the log
-has what they confirm. The consumer of a memory stream has no log.
+confirmed ack, a dead letter, a message that its stream may let go of), else when enough has gathered or a moment has
+passed. So a crash forgets the last unconfirmed acks and deliveries, and the messages come again. Confirmations go out
+when the log has what they confirm. The consumer of a memory stream has no log.
 
 *Time.* Whatever happens ends in `settle`, which writes the log if it must and sets the next moment to look again.
 """
@@ -24,9 +24,11 @@ import attrs
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
-from tnats.jetstream.consumer.effects import DeadLetter, Delivery, Effects, Status, dead_letter_block, deliverable
+from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.machine import ConsumerMachine, Identity
-from tnats.jetstream.consumer.state import ConsumerState, Op, decode_ops, encode_ops
+from tnats.jetstream.consumer.outbox import Outbox, Post
+from tnats.jetstream.consumer.state import ConsumerState, Op, encode_ops
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord
 from tnats.jetstream.ports import Client
@@ -54,12 +56,12 @@ class _After:
 
     replies: list[bytes] = attrs.field(factory=list)
     done: list[int] = attrs.field(factory=list)
-    dead_letters: list[DeadLetter] = attrs.field(factory=list)
+    letters: list[Letter] = attrs.field(factory=list)
     is_removing: bool = False
     """The stream lets go of messages: the rest follows that."""
 
     def is_urgent(self) -> bool:
-        return bool(self.replies or self.done or self.dead_letters)
+        return bool(self.replies or self.done or self.letters)
 
 
 class ConsumerService:
@@ -73,8 +75,9 @@ class ConsumerService:
         state: ConsumerState,
         group: Group | None,
         client: Client,
+        post: Post,
     ) -> None:
-        """`client` is the one that publishes for all consumers of the account."""
+        """`client` is the one that publishes for all consumers of the account, `post` the one for dead letters."""
         self.host = host
         self.stream = stream
         self.record = record
@@ -87,6 +90,7 @@ class ConsumerService:
         self._after = _After()
         self._in_flight: deque[_After] = deque()
         self._sending: deque[Delivery | Status] = deque()
+        self._outbox = Outbox(self, post)
         identity = Identity(
             stream.account.name, stream.name, record.name, record.created_ns, host.options.domain or None
         )
@@ -112,6 +116,7 @@ class ConsumerService:
 
     def start(self) -> None:
         """Begin to serve."""
+        self._outbox.put(self.machine.state.outbox.values())
         if self.config.is_push:
             self.look_for_interest()
         else:
@@ -148,6 +153,11 @@ class ConsumerService:
     def flow_answered(self, subject: bytes) -> None:
         """An answer to flow control."""
         self._carry_out(self.machine.flow_answered(subject, self.host.mono_ns()))
+        self.settle()
+
+    def letter_stored(self, seq: int) -> None:
+        """A dead letter has arrived, or its message is gone (`Outbox`)."""
+        self._carry_out(self.machine.letter_stored(seq, self.host.mono_ns()))
         self.settle()
 
     def look_for_interest(self) -> None:
@@ -203,7 +213,7 @@ class ConsumerService:
                 self._send(send)
         after = self._after
         after.replies += effects.acked_replies
-        after.dead_letters += effects.dead_letters
+        after.letters += effects.letters
         if effects.done and self.stream.config.retention != "limits":
             after.done += effects.done
         if effects.advisories:
@@ -247,7 +257,7 @@ class ConsumerService:
             if self._in_flight:
                 # Nothing new to be made durable, but what is on its way may matter to the confirmation.
                 self._in_flight[-1].replies += after.replies
-                self._in_flight[-1].dead_letters += after.dead_letters
+                self._in_flight[-1].letters += after.letters
             else:
                 self._follow(after)
             return
@@ -255,7 +265,8 @@ class ConsumerService:
         self._in_flight.append(after)
         try:
             frees_space = bool(after.done)
-            self._group.append_nowait((encode_ops(ops),), callback=self._on_ticket, frees_space=frees_space, wake=False)
+            body = encode_ops(ops, after.letters)
+            self._group.append_nowait((body,), callback=self._on_ticket, frees_space=frees_space, wake=False)
         except StorageError as error:
             self._in_flight.pop()
             self._on_failure(error)
@@ -277,8 +288,7 @@ class ConsumerService:
             if error is None:
                 self._follow(after)
 
-        # Dead letters are read from the stream first.
-        if after.done and not after.dead_letters:
+        if after.done:
             after.is_removing = self.stream.done_with(after.done, done)
 
     def _on_failure(self, error: StorageError) -> None:
@@ -290,8 +300,8 @@ class ConsumerService:
     def _follow(self, after: _After) -> None:
         for reply in after.replies:
             self._client.publish(reply, b"")
-        if after.dead_letters:
-            self.host.spawn(self._bury, after)
+        if after.letters:
+            self._outbox.put(after.letters)
 
     async def checkpoint(self) -> None:
         """Let the journal forget what is in the state. Raises StorageError."""
@@ -345,24 +355,13 @@ class ConsumerService:
             headers, payload = deliverable(send, headers, payload)
         self._client.send(send.target, message.subject, payload, reply=send.ack_reply, headers=headers)
 
-    async def _bury(self, after: _After) -> None:
-        """Publish dead letters, then let the stream remove what goes with them."""
-        for letter in after.dead_letters:
-            try:
-                message = await self.stream.store.load(letter.seq)
-            except (KeyError, StorageError, DiskError):
-                continue
-            block = dead_letter_block(letter, message.headers, self.stream.name, self.name, message.subject)
-            self._client.publish(to_bytes(letter.target), message.payload, headers=block)
-        if after.done:
-            self.stream.done_with(after.done, None)
-
 
 async def open_consumer(
     host: Host,
     stream: StreamService,
     record: ConsumerRecord,
     client: Client,
+    post: Post,
     *,
     start: Callable[[], ConsumerState],
     is_new: bool,
@@ -372,7 +371,7 @@ async def open_consumer(
     Raises StorageError.
     """
     if not has_log(stream, record.config):
-        return ConsumerService(host, stream, record, start(), None, client)
+        return ConsumerService(host, stream, record, start(), None, client, post)
     group = host.store.journal.group(record.group)
     if is_new or not group.note:
         state = start()
@@ -384,9 +383,8 @@ async def open_consumer(
             if entry.body is None:
                 host.log.error(f"JetStream consumer '{stream.name} > {record.name}': log entry {entry.index} is lost")
                 continue
-            for op in decode_ops(bytes(entry.body)):
-                state.apply(op, tracks_acks=tracks_acks)
-    service = ConsumerService(host, stream, record, state, group, client)
+            state.replay(bytes(entry.body), tracks_acks=tracks_acks)
+    service = ConsumerService(host, stream, record, state, group, client, post)
     host.store.own(record.group, service.checkpoint)
     return service
 

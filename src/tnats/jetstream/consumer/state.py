@@ -4,29 +4,33 @@ Every change is one of a few operations. The leader makes them on its state as i
 followers (and recovery) make the same ones from the log. What an operation does depends on the state alone.
 
 Snapshot layout, little-endian: version byte; five u64 (delivered consumer and stream sequence, ack floor consumer
-and stream sequence, `per_subject_until`); three u32 counts; per pending message u64 stream, u64 consumer sequence,
-i64 sent; per redelivered message u64 sequence, u32 deliveries; per held message u64 sequence.
+and stream sequence, `per_subject_until`); four u32 counts; per pending message u64 stream, u64 consumer sequence,
+i64 sent; per redelivered message u64 sequence, u32 deliveries; per held message u64 sequence; letters.
+
+Log layout: version byte; u32 count of letters; letters (see `letters`); 25 bytes per operation.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tnats.errors import InvariantBroken
+from tnats.jetstream.consumer.letters import Letter, decode_letters, encode_letters
 from tnats.jetstream.consumer.pending import PendingWindow
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
-DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED = range(1, 8)
+DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED, LETTER_STORED = range(1, 9)
 """Kinds of operations: sent (again); acknowledged; acknowledged with all below; no further deliveries; passed over
-for now; begin again at a sequence; gone from the stream."""
+for now; begin again at a sequence; gone from the stream; its dead letter is stored."""
 
 Op = tuple[int, int, int, int]
 """(kind, stream sequence, consumer sequence, sent ns); what a kind does not need is 0."""
 
 _OP = struct.Struct("<BQQq")
-_HEAD = struct.Struct("<BQQQQQIII")
+_HEAD = struct.Struct("<BQQQQQIIII")
+_LOG_HEAD = struct.Struct("<BI")
 _PENDING = struct.Struct("<QQq")
 _REDELIVERED = struct.Struct("<QI")
 
@@ -46,12 +50,22 @@ class ConsumerState:
         """Deliveries of messages that were sent more than once."""
         self.held: dict[int, None] = {}
         """Messages passed over because their subject has enough pending ones."""
+        self.outbox: dict[int, Letter] = {}
+        """Dead letters that no stream has stored yet, by the sequence of their message."""
 
     def deliveries_of(self, seq: int) -> int:
         """How often a delivered message was sent."""
         return self.redelivered.get(seq, 1)
 
     # ------------------------------------------------------------------ operations
+
+    def replay(self, data: bytes, *, tracks_acks: bool) -> None:
+        """Make the changes of a log entry (`encode_ops`) again. Raises InvariantBroken for another format."""
+        letters, ops = decode_ops(data)
+        for letter in letters:
+            self.outbox.setdefault(letter.seq, letter)
+        for op in ops:
+            self.apply(op, tracks_acks=tracks_acks)
 
     def apply(self, op: Op, *, tracks_acks: bool) -> None:
         """Make one change. `tracks_acks`: the ack policy is not "none"."""
@@ -70,6 +84,8 @@ class ConsumerState:
             self.reset(seq)
         elif kind == SKIPPED:
             self.skip(seq)
+        elif kind == LETTER_STORED:
+            self.outbox.pop(seq, None)
         else:
             raise InvariantBroken(f"consumer operation of unknown kind {kind}")
 
@@ -164,11 +180,13 @@ class ConsumerState:
                 len(self.pending),
                 len(self.redelivered),
                 len(self.held),
+                len(self.outbox),
             )
         ]
         parts.extend(_PENDING.pack(*item) for item in self.pending.items())
         parts.extend(_REDELIVERED.pack(*item) for item in self.redelivered.items())
         parts.append(struct.pack(f"<{len(self.held)}Q", *self.held))
+        parts.append(encode_letters(self.outbox.values()))
         return b"".join(parts)
 
     @classmethod
@@ -187,6 +205,7 @@ class ConsumerState:
             pending_count,
             redelivered_count,
             held_count,
+            letter_count,
         ) = _HEAD.unpack_from(data)
         at = _HEAD.size
         for _ in range(pending_count):
@@ -197,16 +216,21 @@ class ConsumerState:
             state.redelivered[seq] = count
             at += _REDELIVERED.size
         state.held = dict.fromkeys(struct.unpack_from(f"<{held_count}Q", data, at))
+        letters, _ = decode_letters(data, at + 8 * held_count, letter_count)
+        state.outbox = {letter.seq: letter for letter in letters}
         return state
 
 
-def encode_ops(ops: Iterable[Op]) -> bytes:
-    """The bytes of operations in the log: a version byte, then 25 bytes each."""
-    return bytes([FORMAT_VERSION]) + b"".join([_OP.pack(*op) for op in ops])
+def encode_ops(ops: Iterable[Op], letters: Sequence[Letter] = ()) -> bytes:
+    """The bytes of operations, and of the letters that they make, as one log entry."""
+    head = _LOG_HEAD.pack(FORMAT_VERSION, len(letters))
+    return head + encode_letters(letters) + b"".join([_OP.pack(*op) for op in ops])
 
 
-def decode_ops(data: bytes) -> list[Op]:
-    """The operations that `encode_ops` wrote."""
-    if data[0] != FORMAT_VERSION:
-        raise InvariantBroken(f"consumer log of format {data[0]}; this release reads format {FORMAT_VERSION}")
-    return [_OP.unpack_from(data, at) for at in range(1, len(data), _OP.size)]
+def decode_ops(data: bytes) -> tuple[list[Letter], list[Op]]:
+    """The letters and operations that `encode_ops` wrote."""
+    version, letter_count = _LOG_HEAD.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise InvariantBroken(f"consumer log of format {version}; this release reads format {FORMAT_VERSION}")
+    letters, at = decode_letters(data, _LOG_HEAD.size, letter_count)
+    return letters, [_OP.unpack_from(data, at) for at in range(at, len(data), _OP.size)]

@@ -1,0 +1,423 @@
+"""kill -9 of a server under load, again and again; after every start, what it had promised is looked at.
+
+One round: the server runs, publishers publish with acks and message ids, consumers ack with confirmation (or
+terminate, give back, forget), workers read and change registers of a bucket; at a drawn moment it is killed. It is
+started, and must hold what `StreamPromises` and the register checkers ask. The streams live through all rounds, so a
+later kill also meets what earlier ones left. At the end everything is taken and read once more, whole.
+
+A server of this project is also asked for dead letters (docs/jetstream.md), one per termination.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from tnats.client import Client, ClientError, connect
+from tnats.harness import checkers, js_requests
+from tnats.harness.checkers.evidence import Evidence
+from tnats.harness.history import Recorder
+from tnats.harness.promises import StreamPromises
+from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.processes import ServerProcess
+from tnats.harness.real.targets import Target
+from tnats.harness.real.workplace import open_workplace
+from tnats.harness.workloads import jetstream
+from tnats.harness.workloads.access import Indeterminate, Refused
+from tnats.harness.workloads.register import RegisterWorkload
+from tnats.ids import Nuid
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import Runtime
+
+TIMEOUT_S = 10.0
+READ_COUNT = 1000
+FETCH_COUNT = 20
+FETCH_EXPIRES_S = 0.5
+LOAD_S = (0.2, 0.9)
+"""Between a start and the kill, at least and at most."""
+DRAIN_S = 60.0
+DEAD_LETTERS_S = 10.0
+PAUSE_NS = 20_000_000
+SHARES = {"ack": 84, "term": 6, "nak": 5, "forget": 5}
+"""What a worker does with a message; those that are given back or forgotten come again."""
+CONSUMER = "worker"
+PUBLISHERS_PER_STREAM = 2
+WORKERS_PER_STREAM = 2
+REGISTER_WORKERS = 3
+DEAD_STREAM = "dead"
+
+Progress = Callable[[int, str], None]
+"""Told the number of the round, and what is being done."""
+
+
+@attrs.define
+class KillsReport:
+    """What it came to. `directory`: kept when there are faults."""
+
+    target: str
+    seed: int
+    kill_count: int = 0
+    faults: list[str] = attrs.field(factory=list)
+    figures: dict[str, int] = attrs.field(factory=dict)
+    seconds: float = 0.0
+    directory: str = ""
+
+
+class KillsRun:
+    """The state of one run."""
+
+    def __init__(
+        self, runtime: Runtime, server: ServerProcess, place: Path, *, stream_count: int, seed: int, has_letters: bool
+    ) -> None:
+        self.runtime = runtime
+        self.server = server
+        self.place = place
+        self.rng = random.Random(seed)
+        self.has_letters = has_letters
+        self.streams = [
+            StreamPromises(f"{'jobs' if number % 2 else 'log'}{number}", is_queue=number % 2 == 1)
+            for number in range(1, stream_count + 1)
+        ]
+        self.round = 0
+        self.faults: list[str] = []
+        self.figures = dict.fromkeys(("published", "acked", "confirmed", "terminated", "register calls"), 0)
+        self._counters = dict.fromkeys((stream.name for stream in self.streams), 0)
+        self._read_to = dict.fromkeys((stream.name for stream in self.streams), 0)
+        self._dead_read_to = 0
+        self._registers: Recorder | None = None
+        self._events = (place / "events.jsonl").open("w", encoding="utf-8")
+        self._is_draining = False
+
+    def close(self) -> None:
+        self._events.close()
+
+    def note(self, what: str, stream: str, **details: Any) -> None:
+        """A line of the log of what clients did and were told."""
+        at = self.runtime.clock.mono_ns()
+        self._events.write(
+            json.dumps({"at": at, "round": self.round, "what": what, "stream": stream, **details}) + "\n"
+        )
+
+    # ------------------------------------------------------------------ set up
+
+    async def create(self) -> None:
+        """Streams, consumers, bucket."""
+        async with connect(self.server.url, runtime=self.runtime) as client:
+            for stream in self.streams:
+                metadata = {"tnats.dead_letter": f"{DEAD_STREAM}.{stream.name}"} if self.has_letters else {}
+                await js_requests.create_stream(
+                    client,
+                    {
+                        "name": stream.name,
+                        "subjects": [f"{stream.name}.>"],
+                        "storage": "file",
+                        "retention": "workqueue" if stream.is_queue else "limits",
+                        "duplicate_window": 3600 * SECOND_NS,
+                        "allow_direct": True,
+                    },
+                    TIMEOUT_S,
+                )
+                consumer = {
+                    "durable_name": CONSUMER,
+                    "ack_policy": "explicit",
+                    "ack_wait": SECOND_NS,
+                    "max_ack_pending": 200,
+                    "metadata": metadata,
+                }
+                body = {"stream_name": stream.name, "config": consumer}
+                await js_requests.api_request(client, f"CONSUMER.CREATE.{stream.name}.{CONSUMER}", body, TIMEOUT_S)
+            if self.has_letters:
+                dead = {"name": DEAD_STREAM, "subjects": [f"{DEAD_STREAM}.>"], "storage": "file", "allow_direct": True}
+                await js_requests.create_stream(client, dead, TIMEOUT_S)
+            await js_requests.create_stream(client, jetstream.BUCKET_CONFIG, TIMEOUT_S)
+
+    # ------------------------------------------------------------------ load
+
+    async def load(self) -> None:
+        """Everybody works until the kill."""
+        recorder = self._registers = Recorder(self.runtime.clock.mono_ns, REGISTER_WORKERS + 1)
+        registers = RegisterWorkload(
+            self.runtime,
+            recorder,
+            worker_count=REGISTER_WORKERS,
+            rate_per_s=200,
+            key_count=3,
+            key_prefix=f"r{self.round}.",
+        )
+        seconds = self.rng.uniform(*LOAD_S)
+        async with trio.open_nursery() as nursery:
+            for stream in self.streams:
+                for number in range(PUBLISHERS_PER_STREAM):
+                    nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
+                for number in range(WORKERS_PER_STREAM):
+                    nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
+            for worker in range(REGISTER_WORKERS):
+                nursery.start_soon(self._register_task, registers, worker)
+            await self.runtime.clock.sleep_ns(int(seconds * SECOND_NS))
+            await self.server.kill()
+            nursery.cancel_scope.cancel()
+        self.note("kill", "")
+
+    async def _client_task(self, task: Callable[..., Any], stream: StreamPromises, name: str) -> None:
+        rng = random.Random(self.rng.random())
+        try:
+            async with connect(self.server.url, runtime=self.runtime, **jetstream.CONNECT_OPTIONS) as client:
+                await task(client, stream, name, rng)
+        except ClientError:
+            pass  # killed before the connection was there
+
+    async def _register_task(self, registers: RegisterWorkload, worker: int) -> None:
+        try:
+            async with jetstream.open_register(self.runtime, self.server.url, "n1", TIMEOUT_S) as access:
+                await registers.run(worker, access)
+        except ClientError:
+            pass
+
+    async def _publish(self, client: Client, stream: StreamPromises, name: str, rng: random.Random) -> None:
+        """First what got no answer before the last kill, under its old message id, then new messages."""
+        mine = [value for value in stream.unsure if value.startswith(f"{name}-")]
+        while mine or not self._is_draining:
+            if mine:
+                value = mine.pop(0)
+            else:
+                self._counters[stream.name] += 1
+                value = f"{name}-{self._counters[stream.name]}"
+            stream.published(value)
+            self.note("publish", stream.name, value=value)
+            self.figures["published"] += 1
+            size = rng.choice((0, 50, 200, 3000))
+            try:
+                answer = await js_requests.publish(
+                    client,
+                    f"{stream.name}.{rng.randrange(5)}",
+                    json.dumps([value, "x" * size]).encode(),
+                    headers={"Nats-Msg-Id": value},
+                    timeout_s=TIMEOUT_S,
+                )
+            except ClientError as exc:
+                self.note("publish failed", stream.name, value=value, error=str(exc))
+                await self.runtime.clock.sleep_ns(PAUSE_NS)
+                if self._is_draining:
+                    mine.append(value)
+                continue
+            self.note("acknowledged", stream.name, value=value, seq=answer.seq, duplicate=answer.duplicate)
+            self.figures["acked"] += 1
+            stream.acknowledged(value, answer.seq)
+
+    async def _work(self, client: Client, stream: StreamPromises, name: str, rng: random.Random) -> None:
+        """Pull and do something with each message; while draining, ack everything."""
+        inbox = f"_INBOX.{Nuid(client.runtime.chance.rng('harness.inbox')).next()}"
+        subject = f"{js_requests.API}CONSUMER.MSG.NEXT.{stream.name}.{CONSUMER}"
+        query = json.dumps({"batch": FETCH_COUNT, "expires": int(FETCH_EXPIRES_S * SECOND_NS)}).encode()
+        async with client.subscribe(inbox) as subscription:
+            while True:
+                await client.publish(subject, query, reply=inbox)
+                for _ in range(FETCH_COUNT):
+                    message = await subscription.next_message(TIMEOUT_S)
+                    if message.status:
+                        break
+                    await self._end(client, stream, message.reply, value_of(message.data), rng)
+
+    async def _end(self, client: Client, stream: StreamPromises, reply: str, value: str, rng: random.Random) -> None:
+        seq = js_requests.delivered_seq(reply)
+        stream.delivered(seq, value)
+        what = "ack" if self._is_draining else rng.choices(list(SHARES), weights=list(SHARES.values()))[0]
+        self.note("delivered", stream.name, value=value, seq=seq, then=what)
+        if what == "forget":
+            return
+        if what == "nak":
+            await client.publish(reply, b"-NAK")
+            return
+        by_termination = what == "term"
+        stream.ending(seq, value, by_termination=by_termination)
+        try:
+            await client.request(reply, b"+TERM" if by_termination else b"+ACK", timeout_s=TIMEOUT_S)
+        except ClientError as exc:
+            self.note(f"{what} failed", stream.name, seq=seq, error=str(exc))
+            return
+        self.note(f"{what} confirmed", stream.name, seq=seq)
+        self.figures["terminated" if by_termination else "confirmed"] += 1
+        stream.ended(seq, value, by_termination=by_termination)
+
+    # ------------------------------------------------------------------ looking
+
+    async def look(self, *, whole: bool = False) -> None:
+        """Hold what is there against what was promised; `whole`: from the first message on."""
+        async with connect(self.server.url, runtime=self.runtime) as client:
+            for stream in self.streams:
+                await self._look_at(client, stream, whole=whole)
+            if self.has_letters:
+                await self._look_at_letters(client)
+        await self._look_at_registers()
+        for stream in self.streams:
+            self.faults += stream.faults
+            stream.faults.clear()
+
+    async def _look_at(self, client: Client, stream: StreamPromises, *, whole: bool) -> None:
+        state = await js_requests.stream_state(client, stream.name, TIMEOUT_S)
+        last_seq: int = state["last_seq"]
+        from_seq = 1 if whole or stream.is_queue else self._read_to[stream.name] + 1
+        stored = await read_from(client, stream.name, max(from_seq, state["first_seq"]))
+        stream.check_stored(stored, from_seq, last_seq)
+        if not stream.is_queue:
+            if (state["first_seq"], state["messages"]) != (1, last_seq):
+                self.faults.append(
+                    f"{stream.name}: {state['messages']} messages from {state['first_seq']} to {last_seq}"
+                )
+            self._read_to[stream.name] = last_seq
+        info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
+        stream.check_consumer(info["ack_floor"]["stream_seq"], info["delivered"]["stream_seq"])
+
+    async def _look_at_letters(self, client: Client) -> None:
+        """Every confirmed termination has become one dead letter, shortly after the start at the latest."""
+        deadline_ns = self.runtime.clock.mono_ns() + int(DEAD_LETTERS_S * SECOND_NS)
+        while True:
+            found = await read_from(client, DEAD_STREAM, self._dead_read_to + 1, with_subject=True)
+            for seq, text in found.items():
+                self._dead_read_to = max(self._dead_read_to, seq)
+                name, _, value = text.partition(" ")
+                for stream in self.streams:
+                    if name == f"{DEAD_STREAM}.{stream.name}":
+                        stream.check_dead([(seq, value)])
+            missing = [f"{stream.name}: {value!r}" for stream in self.streams for value in stream.missing_dead()]
+            if not missing:
+                return
+            if self.runtime.clock.mono_ns() > deadline_ns:
+                self.faults.append(f"{len(missing)} terminated messages are no dead letters, {missing[0]} among them")
+                return
+            await self.runtime.clock.sleep_ns(PAUSE_NS)
+
+    async def _look_at_registers(self) -> None:
+        recorder, self._registers = self._registers, None
+        if recorder is None:
+            return
+        async with jetstream.open_register(self.runtime, self.server.url, "n1", TIMEOUT_S) as access:
+            await RegisterWorkload.read_all(recorder, REGISTER_WORKERS, access)
+        evidence = Evidence(recorder.history)
+        self.figures["register calls"] += len(recorder.history.operations())
+        for check in checkers.REGISTERS:
+            found = check(evidence)
+            if found.verdict == "violated":
+                self.faults += [f"registers, {found.checker}: {text}" for text in found.texts]
+        if self.faults:
+            path = self.place / f"registers-{self.round}.jsonl"
+            path.write_text("\n".join(recorder.history.to_json_lines()) + "\n")
+
+    # ------------------------------------------------------------------ the end
+
+    async def drain(self) -> None:
+        """Publish again what got no answer, and take everything there is."""
+        self._is_draining = True
+        async with connect(self.server.url, runtime=self.runtime) as client:
+            with trio.move_on_after(DRAIN_S):
+                async with trio.open_nursery() as nursery:
+                    for stream in self.streams:
+                        for number in range(PUBLISHERS_PER_STREAM):
+                            nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
+                        for number in range(WORKERS_PER_STREAM):
+                            nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
+                    while not await self._is_drained(client):
+                        await self.runtime.clock.sleep_ns(PAUSE_NS * 10)
+                    nursery.cancel_scope.cancel()
+            for stream in self.streams:
+                info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
+                stream.check_drained(pending=info["num_pending"], ack_pending=info["num_ack_pending"])
+
+    async def _is_drained(self, client: Client) -> bool:
+        for stream in self.streams:
+            info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
+            if info["num_pending"] or info["num_ack_pending"] or stream.unsure:
+                return False
+        return True
+
+
+async def read_from(client: Client, stream: str, seq: int, *, with_subject: bool = False) -> dict[int, str]:
+    """The values of all messages from a sequence on, by sequence; with their subjects in front, if asked for."""
+    found: dict[int, str] = {}
+    while True:
+        part, is_all = await js_requests.direct_get_batch(client, stream, seq, READ_COUNT, TIMEOUT_S)
+        for message in part:
+            value = value_of(message.data)
+            found[message.seq] = f"{message.subject} {value}" if with_subject else value
+        if not part or (is_all and len(part) < READ_COUNT):
+            return found
+        seq = part[-1].seq + 1
+
+
+def value_of(data: bytes) -> str:
+    """The value in a message."""
+    try:
+        return str(json.loads(data)[0])
+    except (ValueError, IndexError, TypeError):
+        return f"unreadable {data[:80]!r}"
+
+
+async def run_kills(
+    runtime: Runtime,
+    target: Target,
+    *,
+    kill_count: int,
+    stream_count: int,
+    seed: int,
+    sync_interval: str | None = None,
+    keep: bool = False,
+    progress: Progress = lambda number, text: None,
+) -> KillsReport:
+    """Kill `kill_count` times, or up to the first faults. Raises CouldNotRun when the server never starts."""
+    report = KillsReport(target.name, seed)
+    start_ns = runtime.clock.mono_ns()
+    async with open_workplace(keep=True) as workplace:
+        store = workplace.directory / "store"
+        server = ServerProcess(runtime, workplace, target, "n1", store, sync_interval)
+        has_letters = target.name == "tnats"
+        run = KillsRun(
+            runtime, server, workplace.directory, stream_count=stream_count, seed=seed, has_letters=has_letters
+        )
+        await server.start()
+        await run.create()
+        try:
+            while report.kill_count < kill_count and not run.faults:
+                run.round += 1
+                progress(run.round, "load")
+                await run.load()
+                report.kill_count += 1
+                await trio.to_thread.run_sync(keep_store, store, workplace.directory / "killed")
+                progress(run.round, "start")
+                await server.start()
+                progress(run.round, "look")
+                await run.look(whole=report.kill_count == kill_count)
+            if not run.faults:
+                progress(run.round, "drain")
+                await run.drain()
+                await run.look(whole=True)
+                await server.stop()
+        except (ClientError, CouldNotRun, Refused, Indeterminate) as exc:
+            run.faults.append(f"after kill {report.kill_count}: {type(exc).__name__}: {exc}")
+        run.close()
+        report.faults, report.figures = run.faults, run.figures
+        report.seconds = (runtime.clock.mono_ns() - start_ns) / SECOND_NS
+        if report.faults or keep:
+            report.directory = str(workplace.directory)
+            described = {
+                **attrs.asdict(report),
+                "again": f"tnats jepsen kills --target {target.name} --kills {kill_count} --streams {stream_count}"
+                f" --seed {seed}",
+                "look": f"the store as the last kill left it: tnats serve -js -sd {workplace.directory / 'killed'}",
+            }
+            (workplace.directory / "report.json").write_text(json.dumps(described, indent=2) + "\n")
+    if not report.directory:
+        await trio.to_thread.run_sync(shutil.rmtree, workplace.directory, True)
+    return report
+
+
+def keep_store(store: Path, copy: Path) -> None:
+    """Put the store aside as the kill left it."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store, copy)
