@@ -1,20 +1,157 @@
-# Types for the compiled build of hot.py.
+# C types for hot.py, and the primitives of memory.py as C. No logic: that is in hot.py alone.
+
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+
+    static uint32_t tnats_tables[2][8][256];  /* crc32c, crc32: eight bytes at a time */
+
+    static void tnats_make_tables(void) {
+        static const uint32_t polynomials[2] = {0x82F63B78u, 0xEDB88320u};
+        for (int which = 0; which < 2; which++) {
+            uint32_t (*table)[256] = tnats_tables[which];
+            for (uint32_t index = 0; index < 256; index++) {
+                uint32_t value = index;
+                for (int bit = 0; bit < 8; bit++)
+                    value = value >> 1 ^ (value & 1 ? polynomials[which] : 0);
+                table[0][index] = value;
+            }
+            for (int step = 1; step < 8; step++)
+                for (int index = 0; index < 256; index++)
+                    table[step][index] = table[step - 1][index] >> 8 ^ table[0][table[step - 1][index] & 0xFF];
+        }
+    }
+
+    static uint32_t tnats_crc(const unsigned char *data, ptrdiff_t size, uint32_t seed, int which) {
+        uint32_t (*table)[256] = tnats_tables[which];
+        uint32_t value = ~seed;
+        for (; size >= 8; size -= 8, data += 8) {
+            uint32_t low = value ^ (data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+            value = table[7][low & 0xFF] ^ table[6][low >> 8 & 0xFF] ^ table[5][low >> 16 & 0xFF] ^ table[4][low >> 24]
+                ^ table[3][data[4]] ^ table[2][data[5]] ^ table[1][data[6]] ^ table[0][data[7]];
+        }
+        for (; size > 0; size--, data++)
+            value = value >> 8 ^ table[0][(value ^ *data) & 0xFF];
+        return ~value;
+    }
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("sse4.2")))
+    static uint32_t tnats_crc32c_instruction(const unsigned char *data, ptrdiff_t size, uint32_t seed) {
+        uint64_t value = ~seed;
+        for (; size >= 8; size -= 8, data += 8) {
+            uint64_t word;
+            memcpy(&word, data, 8);
+            value = __builtin_ia32_crc32di(value, word);
+        }
+        for (; size > 0; size--, data++)
+            value = __builtin_ia32_crc32qi((uint32_t)value, *data);
+        return ~(uint32_t)value;
+    }
+    static int tnats_has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
+    #else
+    static uint32_t tnats_crc32c_instruction(const unsigned char *data, ptrdiff_t size, uint32_t seed) {
+        return tnats_crc(data, size, seed, 0);
+    }
+    static int tnats_has_instruction(void) { return 0; }
+    #endif
+
+    static int tnats_fast = -1;
+
+    static uint32_t tnats_crc32c(const unsigned char *data, ptrdiff_t size, uint32_t seed) {
+        if (tnats_fast < 0) {
+            tnats_make_tables();
+            tnats_fast = tnats_has_instruction();
+        }
+        return tnats_fast ? tnats_crc32c_instruction(data, size, seed) : tnats_crc(data, size, seed, 0);
+    }
+
+    static uint32_t tnats_crc32(const unsigned char *data, ptrdiff_t size, uint32_t seed) {
+        if (tnats_fast < 0) {
+            tnats_make_tables();
+            tnats_fast = tnats_has_instruction();
+        }
+        return tnats_crc(data, size, seed, 1);
+    }
+    """
+    unsigned int tnats_crc32c(const unsigned char *data, Py_ssize_t size, unsigned int seed) noexcept nogil
+    unsigned int tnats_crc32(const unsigned char *data, Py_ssize_t size, unsigned int seed) noexcept nogil
+
+
+cdef inline unsigned char *pin(bytearray buffer) noexcept:
+    return <unsigned char *>PyByteArray_AS_STRING(buffer)
+
+
+cdef inline const unsigned char *address(const unsigned char[::1] view) noexcept:
+    return &view[0] if view.shape[0] else NULL
+
+
+cdef inline unsigned int checksum(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned int seed
+) noexcept:
+    return tnats_crc32c(data + start, end - start, seed)
+
+
+cdef inline unsigned int spare_checksum(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned int seed
+) noexcept:
+    return tnats_crc32(data + start, end - start, seed)
+
+
+cdef inline int put(unsigned char *data, Py_ssize_t at, object piece) except -1:
+    cdef const unsigned char[::1] view
+    cdef Py_ssize_t size
+    if type(piece) is bytes:
+        size = PyBytes_GET_SIZE(piece)
+        memcpy(data + at, PyBytes_AS_STRING(piece), size)
+    elif len(piece):
+        view = piece
+        memcpy(data + at, &view[0], view.shape[0])
+    return 0
+
+
+cdef inline void put_word(unsigned char *data, Py_ssize_t at, unsigned int value) noexcept:
+    (<unsigned int *>(data + at))[0] = value
+
+
+cdef inline void put_front(
+    unsigned char *data, Py_ssize_t at, unsigned int size, unsigned int sizes, unsigned int kind,
+    unsigned int group, unsigned long long index, unsigned long long stamp,
+) noexcept:
+    cdef unsigned int *words = <unsigned int *>(data + at)
+    words[2] = size
+    words[3] = sizes
+    words[4] = kind
+    words[5] = group
+    memcpy(words + 6, &index, 8)
+    memcpy(words + 8, &stamp, 8)
+
+
+cdef Py_ssize_t FRONT
+cdef unsigned int HOLLOW
 
 @cython.locals(
-    parts=list, position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, word=Py_ssize_t, quad=Py_ssize_t,
-    out=bytearray, words="unsigned int[::1]", quads="unsigned long long[::1]", offsets=list,
-    kind="unsigned int", group="unsigned int", index="unsigned long long", stamp="unsigned long long",
-    start="unsigned int",
+    total=Py_ssize_t, position=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, key_size=Py_ssize_t,
+    head_size=Py_ssize_t, out=bytearray, data="unsigned char *", offsets=list, kind="unsigned int",
+    group="unsigned int", index="unsigned long long", stamp="unsigned long long", start="unsigned int",
+    spare="unsigned int", distance="unsigned long long",
 )
 cpdef tuple pack(list records, unsigned long long base, unsigned int seed, unsigned long long durable)
 
 @cython.locals(
     usable=Py_ssize_t, position=Py_ssize_t, end=Py_ssize_t, word=Py_ssize_t, quad=Py_ssize_t, size=Py_ssize_t,
-    words="const unsigned int[::1]", quads="const unsigned long long[::1]", found=list,
-    kind="unsigned int", sizes="unsigned int", index="unsigned long long", stamp="unsigned long long", durable="unsigned long long",
+    shown="const unsigned char[::1]", data="const unsigned char *", words="const unsigned int[::1]", quads="const unsigned long long[::1]",
+    found=list, kind="unsigned int", sizes="unsigned int", index="unsigned long long", stamp="unsigned long long",
+    durable="unsigned long long",
 )
-cpdef tuple scan(object data, Py_ssize_t start, unsigned long long base, unsigned int seed)
+cpdef tuple scan(object buffer, Py_ssize_t start, unsigned long long base, unsigned int seed)
 
 @cython.locals(value="unsigned int", byte=Py_ssize_t, bit=int, index="unsigned int")
 cpdef Py_ssize_t find_flip(unsigned int syndrome, Py_ssize_t count, unsigned int[::1] table, unsigned int[::1] inverse)

@@ -20,9 +20,14 @@ An erased record keeps its size, but its checksums cover only these 40 bytes: wh
 from __future__ import annotations
 
 from array import array
-from zlib import crc32
 
-from crc32c import crc32c
+try:
+    import cython
+except ImportError:  # interpreted, where nobody compiles
+    from tnats import speedups as cython
+
+if not cython.compiled:
+    from tnats.storage.memory import address, checksum, pin, put, put_front, put_word, spare_checksum
 
 Buffer = bytes | bytearray | memoryview
 Record = tuple[int, int, int, int, Buffer, Buffer, Buffer]
@@ -32,8 +37,9 @@ Found = tuple[int, int, int, int, int, int, int, int, int]
 
 HEADER_SIZE = 40
 ERASED = 7
-EMPTY_HEADER = bytes(HEADER_SIZE)
-PADDING = [bytes(count) for count in range(8)]
+FRONT = HEADER_SIZE
+HOLLOW = ERASED
+"""The two again, as C numbers where this is compiled."""
 
 
 def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[bytearray, list[int]]:
@@ -42,54 +48,55 @@ def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[byt
     `records` is a list of (kind, group, index, stamp, key, head, body); `durable` the offset up to which the file is
     durable now. Returns the bytes (padded to a multiple of 8) and the list of the records' file offsets.
     """
-    parts: list[Buffer] = []
+    total = 0
     for _, _, _, _, key, head, body in records:
-        parts += (EMPTY_HEADER, key, head, body, PADDING[-(len(key) + len(head) + len(body)) & 7])
-    out = bytearray().join(parts)
-    view = memoryview(out)
-    words = view.cast("I")
-    quads = view.cast("Q")
+        total += (FRONT + len(key) + len(head) + len(body) + 7) & -8
+    out = bytearray(total)
+    data = pin(out)
     offsets = []
     position = 0
     for kind, group, index, stamp, key, head, body in records:
-        size = HEADER_SIZE + len(key) + len(head) + len(body)
-        word = position >> 2
-        words[word + 2] = size
-        words[word + 3] = len(key) | len(head) << 16
-        words[word + 4] = kind | ((base + position - durable) >> 3) << 8
-        words[word + 5] = group
-        quad = position >> 3
-        quads[quad + 3] = index
-        quads[quad + 4] = stamp
-        end = position + (HEADER_SIZE if kind == ERASED else size)
+        key_size = len(key)
+        head_size = len(head)
+        size = FRONT + key_size + head_size + len(body)
+        at = position + FRONT
+        put(data, at, key)
+        put(data, at + key_size, head)
+        put(data, at + key_size + head_size, body)
+        distance = (base + position - durable) >> 3
+        put_front(data, position, size, key_size | head_size << 16, kind | distance << 8, group, index, stamp)
+        end = position + (FRONT if kind == HOLLOW else size)
         start = (seed + base + position) & 0xFFFFFFFF
-        words[word + 1] = crc32(view[position + 8 : end], start)
-        words[word] = crc32c(view[position + 4 : end], start)
+        spare = spare_checksum(data, position + 8, end, start)
+        put_word(data, position + 4, spare)
+        put_word(data, position, checksum(data, position + 4, end, start))
         offsets.append(base + position)
         position += (size + 7) & -8
     return out, offsets
 
 
-def scan(data: Buffer, start: int, base: int, seed: int) -> tuple[list[Found], int]:
-    """Walk the valid records of `data` (the bytes of a segment from file offset `base` on) from position `start`.
+def scan(buffer: Buffer, start: int, base: int, seed: int) -> tuple[list[Found], int]:
+    """Walk the valid records of `buffer` (the bytes of a segment from file offset `base` on) from position `start`.
 
     Returns the list of (position, size, kind, group, index, stamp, key size, head size, durable offset) and the
-    position where the walk ended: at the end of `data`, or where no valid record stands.
+    position where the walk ended: at the end of `buffer`, or where no valid record stands.
     """
-    usable = len(data) & -8
-    view = memoryview(data)[:usable]
+    usable = len(buffer) & -8
+    view = memoryview(buffer)[:usable]
     words = view.cast("I")
     quads = view.cast("Q")
+    shown = view
+    data = address(shown)
     found = []
     position = start
-    while position + HEADER_SIZE <= usable:
+    while position + FRONT <= usable:
         word = position >> 2
         size = words[word + 2]
-        if size < HEADER_SIZE or position + size > usable:
+        if size < FRONT or position + size > usable:
             break
         kind = words[word + 4] & 0xFF
-        end = position + (HEADER_SIZE if kind == ERASED else size)
-        if words[word] != crc32c(view[position + 4 : end], (seed + base + position) & 0xFFFFFFFF):
+        end = position + (FRONT if kind == HOLLOW else size)
+        if words[word] != checksum(data, position + 4, end, (seed + base + position) & 0xFFFFFFFF):
             break
         quad = position >> 3
         sizes = words[word + 3]
