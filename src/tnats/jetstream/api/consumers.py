@@ -82,7 +82,7 @@ class ConsumerCalls:
             return ConsumerNames(), wanted
         stream = request.account.streams.get(request.address.stream)
         if stream is None:
-            return ConsumerNames(limit=0), errors.STREAM_NOT_FOUND()
+            return ConsumerNames(), errors.STREAM_NOT_FOUND()
         shown, offset = page(sorted(stream.consumers), wanted.offset, NAMES_PAGE)
         return ConsumerNames(len(stream.consumers), offset, NAMES_PAGE, shown), None
 
@@ -92,7 +92,7 @@ class ConsumerCalls:
             return ConsumerList(), wanted
         stream = request.account.streams.get(request.address.stream)
         if stream is None:
-            return ConsumerList(limit=0), errors.STREAM_NOT_FOUND()
+            return ConsumerList(), errors.STREAM_NOT_FOUND()
         shown, offset = page(sorted(stream.consumers), wanted.offset, LIST_PAGE)
         infos = [consumer_info(stream.consumers[name], with_levels=False) for name in shown]
         return ConsumerList(len(stream.consumers), offset, LIST_PAGE, infos), None

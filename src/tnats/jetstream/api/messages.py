@@ -364,7 +364,7 @@ class StreamNames:
 
     total: int = row("total", INT, default=0)
     offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=NAMES_PAGE)
+    limit: int = row("limit", INT, default=0)
     streams: list[str] | None = row("streams", ListOf(TEXT), default=None)
 
 
@@ -374,7 +374,7 @@ class StreamList:
 
     total: int = row("total", INT, default=0)
     offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=LIST_PAGE)
+    limit: int = row("limit", INT, default=0)
     streams: list[StreamInfo] = row("streams", ListOf(Record(StreamInfo)), factory=list)
     missing: list[str] = row("missing", ListOf(TEXT), factory=list, omit=True)
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)
@@ -423,7 +423,7 @@ class ConsumerNames:
 
     total: int = row("total", INT, default=0)
     offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=NAMES_PAGE)
+    limit: int = row("limit", INT, default=0)
     consumers: list[str] = row("consumers", ListOf(TEXT), factory=list)
 
 
@@ -433,7 +433,7 @@ class ConsumerList:
 
     total: int = row("total", INT, default=0)
     offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=LIST_PAGE)
+    limit: int = row("limit", INT, default=0)
     consumers: list[ConsumerInfo] = row("consumers", ListOf(Record(ConsumerInfo)), factory=list)
     missing: list[str] = row("missing", ListOf(TEXT), factory=list, omit=True)
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)

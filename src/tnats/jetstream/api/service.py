@@ -107,12 +107,13 @@ class ApiService:
         if not subject.startswith(b"$JS.API."):
             subject = b"$JS." + subject.split(b".", 2)[2]
         address = parse(subject)
-        if address is None or address.call in SYSTEM_ACCOUNT_CALLS or not message.reply:
+        if address is None or address.call in SYSTEM_ACCOUNT_CALLS:
             return
         size = message.header_size
 
         def answer(payload: bytes) -> None:
-            client.publish(message.reply, payload)
+            if message.reply:
+                client.publish(message.reply, payload)
 
         request = Request(account, address, subject, message.reply, message.data[:size], message.data[size:], answer)
         if address.call in INFO_CALLS:

@@ -124,7 +124,7 @@ class StreamCalls:
         if wanted.subjects_filter:
             found = sorted(stream.store.subjects(to_bytes(wanted.subjects_filter)).items())
             shown, answer.offset = page(found, wanted.offset, SUBJECTS_PAGE)
-            answer.total, answer.limit = len(found), SUBJECTS_PAGE
+            answer.total, answer.limit = len(found), SUBJECTS_PAGE if found else 0
             info.state.subjects = {to_text(subject): count for subject, count in shown}
         return answer, None
 
@@ -264,7 +264,7 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
 def stream_state(stream: StreamService) -> StreamState:
     """What a stream holds."""
     state = stream.machine.state()
-    if not state.last_seq:
+    if not state.last_seq and not stream.machine.was_purged:
         state.first_seq = 0
     state.num_subjects = stream.store.subject_count
     state.consumer_count = len(stream.consumers)

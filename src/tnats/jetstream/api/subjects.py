@@ -73,7 +73,7 @@ RESPONSE_TYPES: dict[Call, str] = {
     Call.STREAM_RESTORE: "stream_restore_response",
     Call.STREAM_PEER_REMOVE: "stream_remove_peer_response",
     Call.STREAM_PEER_EVACUATE: "stream_remove_peer_response",
-    Call.STREAM_CANCEL_MOVE: "stream_update_response",
+    Call.STREAM_CANCEL_MOVE: "stream_cancel_move_response",
     Call.STREAM_LEADER_STEPDOWN: "stream_leader_stepdown_response",
     Call.CONSUMER_LEADER_STEPDOWN: "consumer_leader_stepdown_response",
     Call.CONSUMER_CREATE: "consumer_create_response",

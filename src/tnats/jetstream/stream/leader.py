@@ -657,7 +657,7 @@ class StreamLeader:
         if self.config.deny_delete:
             return errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
         if self.machine.store.subject_of(request.seq) is None:
-            return errors.STREAM_MSG_DELETE_FAILED(err="no message found")
+            return errors.SEQUENCE_NOT_FOUND(seq=request.seq)
         return Remove((request.seq,), not request.no_erase)
 
     def purge(self, request: JSApiStreamPurgeRequest) -> Purge | ApiError:

@@ -58,6 +58,8 @@ class StreamMachine:
         self.duplicates = DuplicateWindow(config.duplicate_window_ns)
         self.deadlines = Deadlines()
         self.schedules = Schedules()
+        self.was_purged = False
+        """Somebody purged it: reported as first sequence 1 rather than 0 of a stream that never held a message."""
         self._has_limits = False
         self._aging_from_seq = 1
         self._configure(config)
@@ -222,6 +224,7 @@ class StreamMachine:
 
     def _apply_purge(self, purge: Purge, applied: Applied) -> None:
         store = self.store
+        self.was_purged = True
         if not purge.pattern:
             bound = purge.seq or store.last_seq + 1
             if purge.keep:

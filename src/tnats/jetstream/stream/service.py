@@ -171,7 +171,7 @@ class StreamService:
 
     def _follow_config(self) -> None:
         config = self.config
-        wanted = {} if config.mirror is not None or config.sealed else dict.fromkeys(config.subjects)
+        wanted = {} if config.mirror is not None else dict.fromkeys(config.subjects)
         for subject in [subject for subject in self._subscriptions if subject not in wanted]:
             self._client.end_subscription(self._subscriptions.pop(subject))
         for subject in wanted:

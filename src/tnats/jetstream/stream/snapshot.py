@@ -25,6 +25,7 @@ def save(machine: StreamMachine) -> bytes:
     deadlines, never, markers = machine.deadlines.snapshot()
     state = {
         "last_seq": machine.store.last_seq,
+        "was_purged": machine.was_purged,
         "ids": [[_text(msg_id), seq, ts_ns] for msg_id, seq, ts_ns in machine.duplicates.items()],
         "last_id": [_text(machine.duplicates.last[0]), machine.duplicates.last[1]],
         "deadlines": [[seq, str(deadline_ns)] for seq, deadline_ns in deadlines],
@@ -44,6 +45,7 @@ def load(machine: StreamMachine, data: bytes, read: Callable[[int], tuple[int, M
     if data[0] != FORMAT_VERSION:
         raise InvariantBroken(f"stream snapshot of format {data[0]}; this release reads format {FORMAT_VERSION}")
     state = orjson.loads(data[1:])
+    machine.was_purged = state.get("was_purged", False)
     for msg_id, seq, ts_ns in state["ids"]:
         machine.duplicates.add(_bytes(msg_id), seq, ts_ns)
     last_id, last_id_seq = state["last_id"]
