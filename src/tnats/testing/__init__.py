@@ -7,5 +7,6 @@ with tnats.testing.serve() as server:
 from __future__ import annotations
 
 from tnats.testing.embedded import EmbeddedServer, ServerFailed, serve
+from tnats.testing.troubles import NotThere
 
-__all__ = ["EmbeddedServer", "ServerFailed", "serve"]
+__all__ = ["EmbeddedServer", "NotThere", "ServerFailed", "serve"]

@@ -5,7 +5,12 @@ Theory of operation
 The node is the one that `tnats serve` runs, from the same `compose.build`; of its world only the process is replaced:
 the log is kept in memory, and no signal reaches it. The caller's side is plain blocking code, so that it serves tests
 in trio, asyncio and neither alike: starting and stopping take some ten milliseconds and block for that time.
-What the caller's thread and the server's share are an event, a trio token and the deque of log lines.
+What the caller's thread and the server's share are an event, a trio token and the deque of log lines; what else the
+caller wants done is done in the server's thread while the caller waits (`_call`).
+
+With `disk="memory"` the server's disk is the simulator's, which knows what was synced. `kill` and `power_cut` are then
+possible: the incarnation is dead from one moment to the next, for every call of its disk and clock raises from then on,
+and only after that its tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -14,24 +19,31 @@ import json
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 import trio
+import trio.testing
 
 from tnats import limits
 from tnats.errors import TnatsError, sole_cause
 
 if TYPE_CHECKING:
     from tnats.runtime.api import Runtime
+    from tnats.runtime.sim.disk import SimDrive
     from tnats.server.config.options import Options
     from tnats.server.node import Endpoints, Node
+    from tnats.testing.network import OwnedNetwork
 
 LOCAL_HOST = "127.0.0.1"
 ANY_PORT = -1
+GLOBAL_ACCOUNT = "$G"
+
+DiskKind = Literal["files", "memory"]
+T = TypeVar("T")
 
 
 class ServerFailed(TnatsError):
@@ -44,7 +56,9 @@ class EmbeddedServer:
     Made by `serve`. Every method may be called from any thread but the server's own.
     """
 
-    def __init__(self, config: str | Path, options: dict[str, Any]) -> None:
+    def __init__(self, config: str | Path, options: dict[str, Any], disk: DiskKind = "files") -> None:
+        from tnats.testing.clock import MovableClock
+
         self._folder = tempfile.TemporaryDirectory(prefix="tnats-")
         self._config_path = str(config) if isinstance(config, Path) else f"{self._folder.name}/server.conf"
         text = config.read_text() if isinstance(config, Path) else config
@@ -60,6 +74,11 @@ class EmbeddedServer:
         self._changed = threading.Event()
         """Set once the server can be connected to, and when it has ended."""
         self._failure: BaseException | None = None
+        self._clock = MovableClock()
+        self._drive = memory_drive() if disk == "memory" else None
+        self._boot_count = 1
+        self._scope: trio.CancelScope
+        self._network: OwnedNetwork
 
     def __repr__(self) -> str:
         return f"<EmbeddedServer {self.url if self._endpoints else 'not started'} {'up' if self.running else 'down'}>"
@@ -153,6 +172,26 @@ class EmbeddedServer:
         self.stop()
         self.start()
 
+    def kill(self) -> None:
+        """End it at once, as SIGKILL does: nothing is finished, but the disk keeps all that was written.
+
+        Then `start` it again. Needs `serve(disk="memory")`; raises ServerFailed without.
+        """
+        self._end_at_once("kill")
+
+    def power_cut(self, policy: str = "strict") -> None:
+        """Cut its power: what was not synced is lost as `policy` says. Then `start` it again.
+
+        `policy`: "strict" (nothing of it is left), "torn" (some, in pieces), "prefix", "subset", "length", "names",
+        "lazyfs" or "all". Needs `serve(disk="memory")`; raises ServerFailed without, ValueError for another policy.
+        """
+        from tnats.runtime.sim.disk_image import CrashPolicy
+
+        chosen = CrashPolicy(policy)
+        drive = self._end_at_once("power_cut")
+        drive.power_loss(chosen)
+        self._boot_count += 1
+
     def close(self) -> None:
         """`stop`, then remove the private folder."""
         try:
@@ -160,14 +199,110 @@ class EmbeddedServer:
         finally:
             self._folder.cleanup()
 
+    # ---------------------------------------------------------------- time and troubles
+
+    def advance(self, seconds: float) -> None:
+        """Move the server's clocks ahead; returns when it has done what fell due (ack waits, TTLs, duplicate windows).
+
+        Clients' clocks stay as they are. Raises ServerFailed when it does not run.
+        """
+        if seconds < 0:
+            raise ValueError("a clock moves ahead only")
+        self._call(lambda: self._clock.move(round(seconds * limits.SECOND_NS)))
+        self._wait_idle()
+
+    def expire_acks(self, stream: str, consumer: str, seq: int | None = None, *, account: str = GLOBAL_ACCOUNT) -> int:
+        """End the ack wait of one message that was delivered and not acknowledged, or of all; how many these were.
+
+        They are delivered again, or given up, as after `ack_wait`. Raises NotThere.
+        """
+        from tnats.testing.troubles import expire_acks, find_consumer
+
+        return self._call(lambda: expire_acks(find_consumer(self._node, account, stream, consumer), seq))
+
+    def lose_publish_acks(self, stream: str, count: int = 1, *, account: str = GLOBAL_ACCOUNT) -> None:
+        """Store the next `count` messages of a stream without telling their publishers. Raises NotThere."""
+        from tnats.testing.troubles import find_stream, lose_publish_acks
+
+        self._call(lambda: lose_publish_acks(find_stream(self._node, account, stream), count))
+
+    def _call(self, action: Callable[[], T]) -> T:
+        """Have `action` done in the server's thread; its result, or what it raises."""
+        outcome: list[T] = []
+        failure: list[Exception] = []
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except Exception as exc:
+                failure.append(exc)
+            done.set()
+
+        self._soon(run)
+        if not done.wait(limits.TESTING_WAIT_SECONDS):
+            raise ServerFailed(self._with_logs(f"the server did nothing for {limits.TESTING_WAIT_SECONDS} s"))
+        if failure:
+            raise failure[0]
+        return outcome[0]
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        if not self.running:
+            raise ServerFailed("the server does not run: start() it first")
+        try:
+            self._token.run_sync_soon(action)
+        except trio.RunFinishedError:
+            raise ServerFailed("the server has just ended") from None
+
+    def _wait_idle(self) -> None:
+        """Return when every task of the server waits for something that is not its disk."""
+        done = threading.Event()
+        jetstream = self._node.jetstream
+
+        async def wait() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            if jetstream is not None and jetstream.is_ready:
+                await jetstream.store.journal.flush()  # what fell due was written down
+                await trio.testing.wait_all_tasks_blocked()
+            done.set()
+
+        self._soon(lambda: (trio.lowlevel.spawn_system_task(wait), None)[1])
+        done.wait(limits.TESTING_WAIT_SECONDS)
+
+    def _end_at_once(self, what: str) -> SimDrive:
+        if self._drive is None:
+            raise ServerFailed(f'{what} needs a disk that can be cut off: serve(..., disk="memory")')
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+
+            def die() -> None:
+                self._clock.is_over = True
+                self._scope.cancel()
+
+            self._soon(die)
+            thread.join(limits.TESTING_WAIT_SECONDS)
+            if thread.is_alive():
+                raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+        self._thread = None
+        return self._drive
+
     # ---------------------------------------------------------------- inside
 
     def _runtime(self) -> Runtime:
         from tnats.runtime.live import live_runtime
+        from tnats.testing.clock import MovableClock
+        from tnats.testing.network import OwnedNetwork
         from tnats.testing.process import EmbeddedProcess
 
-        process = EmbeddedProcess(self._lines, self._bugs)
-        return attrs.evolve(live_runtime(argv=process.argv), process=process)
+        process = EmbeddedProcess(self._lines, self._bugs, boot=self._boot_count)
+        clock = self._clock = MovableClock(self._clock.ahead_ns)
+        self._network = OwnedNetwork()
+        runtime = attrs.evolve(live_runtime(argv=process.argv), process=process, clock=clock, network=self._network)
+        if self._drive is not None:
+            from tnats.runtime.sim.disk import SimDisk
+
+            runtime = attrs.evolve(runtime, disk=SimDisk(self._drive, clock, alive=lambda: not clock.is_over))
+        return runtime
 
     def _options(self, runtime: Runtime) -> Options:
         """From the configuration, with what a test wants by default: this machine only, any port, private files."""
@@ -189,15 +324,25 @@ class EmbeddedServer:
     def _run(self) -> None:
         """The server's thread."""
         try:
-            trio.run(self._serve)
+            trio.run(self._serve, clock=self._clock)
         except BaseException as exc:
-            self._failure = sole_cause(exc)
+            self._failure = None if self._clock.is_over else sole_cause(exc)
         finally:
+            if self._clock.is_over:
+                self._close_sockets()
             self._changed.set()
+
+    def _close_sockets(self) -> None:
+        """What the kernel does when a process has ended."""
+        for listener in self._network.listeners:
+            listener.close()
+        for connection in list(self._node.broker.connections.values()):
+            connection.conn.close()
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
+            self._scope = nursery.cancel_scope
             self._endpoints = await nursery.start(self._node.run)
             self._port = self.port
             self._changed.set()
@@ -206,15 +351,26 @@ class EmbeddedServer:
         return f"{text}\n{self.logs}"
 
 
+def memory_drive() -> SimDrive:
+    """A disk in memory that takes no time."""
+    from tnats.runtime.sim.chance import stream
+    from tnats.runtime.sim.disk import DiskTiming, SimDrive
+
+    instant = DiskTiming(write_ns=0, read_ns=0, sync_ns=0, name_ns=0, bytes_per_second=1 << 60)
+    return SimDrive(stream(0, "memory disk"), timing=instant)
+
+
 @contextmanager
-def serve(config: str | Path = "", **options: Any) -> Iterator[EmbeddedServer]:
+def serve(config: str | Path = "", *, disk: DiskKind = "files", **options: Any) -> Iterator[EmbeddedServer]:
     """A running server for the length of the block, on a free port of this machine, with a private folder.
+
+    `disk="memory"` puts its files on a disk in memory, whose power can be cut.
 
     `config` is a configuration in the server's language, or the Path of a file. `options` are further keys of it, with
     values as in JSON: `serve(http_port=-1, authorization={"user": "u", "password": "p"})`. If the block raises,
     the server's log is attached to the exception as a note. Raises like `EmbeddedServer.start` and `.stop`.
     """
-    server = EmbeddedServer(config, options)
+    server = EmbeddedServer(config, options, disk)
     try:
         server.start()
         yield server

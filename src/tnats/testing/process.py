@@ -28,8 +28,10 @@ class MemorySink:
 class EmbeddedProcess(LiveProcess):
     """The real process, but for the log on standard error and for bugs."""
 
-    def __init__(self, lines: deque[str], bugs: list[str]) -> None:
+    def __init__(self, lines: deque[str], bugs: list[str], *, boot: int = 1) -> None:
+        """`boot` counts the times that the machine, as far as this server knows, has started."""
         super().__init__(("tnats",))
+        self._boot = boot
         self._lines = lines
         self._bugs = bugs
 
@@ -37,6 +39,10 @@ class EmbeddedProcess(LiveProcess):
         if target == "stderr":
             return MemorySink(self._lines)
         return super().open_log(target, size_max=size_max, backups_max=backups_max)
+
+    def boot_id(self) -> str:
+        """Another one after each power cut."""
+        return f"{super().boot_id()}-{self._boot}"
 
     def on_bug(self, exc: BaseException, where: str) -> None:
         """Kept, so that stopping the server raises."""
