@@ -6,6 +6,7 @@ from tnats.client.errors import TimedOut
 from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.pull import MessageStream, Source, fetch
+from tnats.client.jetstream.push import PushedMessages
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import (
     ConsumerInfo,
@@ -127,3 +128,9 @@ class Consumer:
             priority=priority,
         )
         return MessageStream(self._source, body)
+
+    # ---------------------------------------------------------------- push
+
+    def pushed(self) -> PushedMessages:
+        """What a push consumer sends to its deliver subject, with flow control: see `PushedMessages`."""
+        return PushedMessages(self._source)

@@ -21,7 +21,7 @@ import attrs
 
 from tnats import limits
 from tnats.client.client import Client
-from tnats.client.errors import ClientError, ConnectionLost, NoResponders, TimedOut
+from tnats.client.errors import ClientError, ConnectionClosed, ConnectionLost, NoResponders, TimedOut
 from tnats.client.jetstream.api import Api, encode_request
 from tnats.client.jetstream.delivery import NAK, Delivery
 from tnats.client.jetstream.errors import ConsumerDeleted, PullRefused
@@ -154,15 +154,25 @@ class MessageStream:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         subscription = self._subscription
-        untaken = subscription.take_pending()
-        subscription.unsubscribe()
-        if self._gives_back:
-            for message in untaken:
-                if message.reply and not message.status:
-                    try:
-                        self._client.publish_nowait(message.reply, NAK)
-                    except ClientError:
-                        return
+        clock = self._client.runtime.clock
+        try:
+            if self._gives_back:
+                with clock.deadline(clock.mono_ns() + limits.CLIENT_CLOSE_GRACE_NS):
+                    await subscription.drain()
+        except (ConnectionLost, ConnectionClosed, TimedOut):
+            pass
+        finally:
+            if self._gives_back:
+                self._give_back(subscription.take_pending())
+            subscription.unsubscribe()
+
+    def _give_back(self, untaken: list[Message]) -> None:
+        for message in untaken:
+            if message.reply and not message.status:
+                try:
+                    self._client.publish_nowait(message.reply, NAK)
+                except ClientError:
+                    return
 
     def __aiter__(self) -> MessageStream:
         return self
