@@ -37,6 +37,7 @@ class Told:
     subject: str
     block: bytes
     data: bytes
+    reply: str = ""
 
     @property
     def status(self) -> str:
@@ -177,7 +178,9 @@ class Talk:
         body, self._unread = self._unread[len(line) + 2 : end - 2], self._unread[end:]
         if is_message:
             size = int(words[-2]) if words[0] == b"HMSG" else 0
-            told = Told(words[1].decode(), body[:size], body[size:])
+            sizes = 2 if words[0] == b"HMSG" else 1
+            reply = words[3].decode() if len(words) == 4 + sizes else ""
+            told = Told(words[1].decode(), body[:size], body[size:], reply)
             wanted = self._sids[int(words[2])]
             key = told.subject if wanted == f"{self.inbox}.*" else wanted
             self._arrived.setdefault(key, deque()).append(told)
