@@ -166,6 +166,9 @@ some hundred of them. A sixteenth of a small part."""
 STREAM_OPEN_SEGMENTS_MAX = 8
 """Clean segments that a stream keeps open for reading: descriptors are few and streams are many."""
 
+STREAM_REWRITE_BYTES_MAX = 64 * MIB
+"""Segments that one checkpoint packs or encrypts anew: as much as a journal part brings, so that it keeps up."""
+
 DISK_WORKERS_MAX = 8
 """Reads and name operations under way at once: enough for a deep device queue, few enough to keep the pool small."""
 

@@ -57,6 +57,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "croniter",
         "tzdata",
     ),
+    "tnats.jetstream.backup.s2": ("crc32c", "cramjam"),
     "tnats.edges": (
         "tnats.broker",
         "tnats.accounts",

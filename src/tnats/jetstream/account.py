@@ -18,6 +18,7 @@ from tnats.jetstream.api.direct import DirectGets
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
+from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
@@ -209,6 +210,13 @@ class AccountService:
             return errors.STORAGE_RESOURCES_EXCEEDED()
         return None
 
+    def check_new_stream(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig | ApiError:
+        """The configuration of a stream that can be made now, or why it cannot."""
+        checked = rules.check_create(config, self.surroundings(), pedantic=pedantic)
+        if isinstance(checked, ApiError):
+            return checked
+        return self._check_quotas(checked) or _unsupported(checked) or checked
+
     async def create_stream(self, config: StreamConfig, *, pedantic: bool) -> tuple[StreamService, bool] | ApiError:
         """The stream, and whether it was made just now."""
         async with self._changing:
@@ -218,12 +226,9 @@ class AccountService:
                 if isinstance(checked, ApiError):
                     return checked
                 return (old, False) if rules.is_same(old.config, checked) else errors.STREAM_NAME_EXIST()
-            checked = rules.check_create(config, self.surroundings(), pedantic=pedantic)
+            checked = self.check_new_stream(config, pedantic=pedantic)
             if isinstance(checked, ApiError):
                 return checked
-            error = self._check_quotas(checked) or _unsupported(checked)
-            if error is not None:
-                return error
             number = self.host.catalogue.next_number()
             record = StreamRecord(self.name, number, self.host.wall_ns(), checked)
             try:
@@ -284,6 +289,67 @@ class AccountService:
         self.advise([stream_action(stream.name, "delete", self.host.options.domain or None)])
         return None
 
+    async def adopt_stream(
+        self, stream: StreamService, archived: list[ArchivedConsumer], states: dict[str, ConsumerState]
+    ) -> ApiError | None:
+        """Make a restored stream, which nobody has seen yet, one of the account's, with its consumers. Raises
+        StorageError, DiskError.
+        """
+        record = stream.record
+        async with self._changing:
+            if record.name in self.streams:
+                return errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+            checked = self.check_new_stream(record.config)
+            if isinstance(checked, ApiError):
+                return checked
+            made = self._consumers_of(stream, archived)
+            if isinstance(made, ApiError):
+                return made
+            await stream.checkpoint(anyway=True)
+            for consumer in made:
+                if has_log(stream, consumer.config):
+                    group = self.host.store.journal.group(consumer.group)
+                    await group.set_state_nowait(group.last, states[consumer.name].encode()).wait()
+            await self.host.store.journal.flush()
+            await self.host.catalogue.put_restored(record, [one for one in made if has_log(stream, one.config)])
+            self.streams[record.name] = stream
+            for consumer in made:
+                is_new = not has_log(stream, consumer.config)
+                await self.open_consumer(stream, consumer, is_new=is_new, state=states[consumer.name])
+            self._start(stream)
+            for service in stream.consumers.values():
+                service.start()
+        self.advise([stream_action(stream.name, "create", self.host.options.domain or None)])
+        stream.sweep()
+        return None
+
+    def _consumers_of(self, stream: StreamService, archived: list[ArchivedConsumer]) -> list[ConsumerRecord] | ApiError:
+        """Records of archived consumers; the rules are those of new ones."""
+        made: list[ConsumerRecord] = []
+        for one in archived:
+            config = attrs.evolve(one.config, name=one.name)
+            if config.num_replicas > stream.config.num_replicas:
+                config.num_replicas = 0
+            around = attrs.evolve(self._consumer_surroundings(stream, one.name), others=[done.config for done in made])
+            checked: ConsumerConfig | ApiError = errors.BAD_REQUEST()
+            if rules.is_valid_name(one.name):
+                checked = consumer_rules.check_create(config, around)
+            if isinstance(checked, ApiError):
+                return errors.STREAM_RESTORE(err=f"consumer {one.name}: {checked.description}")
+            number = self.host.catalogue.next_number()
+            made.append(ConsumerRecord(stream.record.number, number, one.name, self.host.wall_ns(), checked))
+        return made
+
+    async def discard_stream(self, stream: StreamService) -> None:
+        """Take away a stream that nobody has seen."""
+        stream.stop()
+        self.host.store.disown(stream.record.group)
+        try:
+            if stream.config.storage == Storage.FILE:
+                await self.host.store.delete_stream(stream.record.group)
+        except (StorageError, DiskError) as failure:
+            self.host.log.warn(f"JetStream stream '{self.name} > {stream.name}' left files behind: {failure}")
+
     # ------------------------------------------------------------------ consumers
 
     async def create_consumer(
@@ -334,15 +400,17 @@ class AccountService:
         self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain or None)])
         return consumer
 
-    async def open_consumer(self, stream: StreamService, record: ConsumerRecord, *, is_new: bool) -> ConsumerService:
-        """Bring a consumer of the catalogue to life, not started. Raises StorageError."""
+    async def open_consumer(
+        self, stream: StreamService, record: ConsumerRecord, *, is_new: bool, state: ConsumerState | None = None
+    ) -> ConsumerService:
+        """Bring a consumer of the catalogue to life, not started; `state`: where a new one begins. Raises
+        StorageError.
+        """
 
         def start() -> ConsumerState:
-            return start_state(record.config, stream.store)
+            return state or start_state(record.config, stream.store)
 
-        consumer = await open_consumer(
-            self.host, stream, record, self._sender, self._post, start=start, is_new=is_new
-        )
+        consumer = await open_consumer(self.host, stream, record, self._sender, self._post, start=start, is_new=is_new)
         stream.add_consumer(consumer)
         self._remember(consumer)
         return consumer

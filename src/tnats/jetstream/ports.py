@@ -43,6 +43,9 @@ class Bus(Protocol):
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody gets what is published on a literal subject."""
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        """Whether somebody has subscribed to a literal subject itself, not to a pattern that matches it."""
+
     def on_interest(self, changed: Callable[[bytes], None]) -> None:
         """Call `changed` with the pattern of every subscription that comes or goes."""
 

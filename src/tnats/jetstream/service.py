@@ -18,6 +18,7 @@ import trio
 from tnats.errors import TnatsError
 from tnats.ids import Nuid
 from tnats.jetstream.account import AccountService
+from tnats.jetstream.api.backups import BackupCalls
 from tnats.jetstream.api.consumers import ConsumerCalls
 from tnats.jetstream.api.service import ApiService
 from tnats.jetstream.api.streams import StreamCalls
@@ -117,7 +118,8 @@ class JetStream:
             host = self._host = await self._make_host(nursery)
             await self._recover(host)
             await self._store.settle()
-            self.api = ApiService(host, {**StreamCalls(host).handlers(), **ConsumerCalls(host).handlers()})
+            calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
+            self.api = ApiService(host, {call: handler for each in calls for call, handler in each.handlers().items()})
             nursery.start_soon(host.timers.run)
             nursery.start_soon(self.api.run)
             for account in self.accounts.values():

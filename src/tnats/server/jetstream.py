@@ -94,6 +94,11 @@ class BrokerBus:
     def has_interest(self, subject: bytes) -> bool:
         return self._account.plans.has_interest(subject)
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        found = self._account.sublist.match(subject)
+        members = [*found.plain, *(one for queue in found.queues.values() for one in queue)]
+        return any(one.subject == subject for one in members)
+
     def on_interest(self, changed: Callable[[bytes], None]) -> None:
         self._account.observers.append(_InterestObserver(changed))
 

@@ -11,6 +11,8 @@ from typing import Any
 import attrs
 import orjson
 
+from tnats.jetstream.api.fields import to_object
+from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.api.times import format_time
 
 ADVISORY_PREFIX = "$JS.EVENT.ADVISORY."
@@ -137,24 +139,36 @@ def message_terminated(
     return _advisory(f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", fields)
 
 
-def snapshot_created(stream: str, blocks: int, block_bytes: int, client: dict[str, Any]) -> Advisory:
-    """A backup begins."""
-    fields = {"stream": stream, "blocks": blocks, "block_size": block_bytes, "client": client}
+def snapshot_created(stream: str, state: StreamState, client: dict[str, Any], domain: str | None = None) -> Advisory:
+    """A backup begins; `state`: what the stream holds."""
+    fields = {"stream": stream, "state": to_object(state), "client": client, "domain": domain}
     return _advisory(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields)
 
 
-def snapshot_completed(stream: str, start_ns: int, end_ns: int, client: dict[str, Any]) -> Advisory:
-    """A backup ended."""
-    fields = {"stream": stream, "start": format_time(start_ns), "end": format_time(end_ns), "client": client}
+def snapshot_completed(
+    stream: str, start_ns: int, end_ns: int, client: dict[str, Any], error: str | None = None, domain: str | None = None
+) -> Advisory:
+    """A backup ended; `error`: why before its time."""
+    fields = {
+        "stream": stream,
+        "start": format_time(start_ns),
+        "end": format_time(end_ns),
+        "client": client,
+        "error": error,
+        "domain": domain,
+    }
     return _advisory(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields)
 
 
-def restore_created(stream: str, client: dict[str, Any]) -> Advisory:
+def restore_created(stream: str, client: dict[str, Any], domain: str | None = None) -> Advisory:
     """A restore begins."""
-    return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", {"stream": stream, "client": client})
+    fields = {"stream": stream, "client": client, "domain": domain}
+    return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", fields)
 
 
-def restore_completed(stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any]) -> Advisory:
+def restore_completed(
+    stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any], domain: str | None = None
+) -> Advisory:
     """A restore ended; `size`: bytes received."""
     fields = {
         "stream": stream,
@@ -162,6 +176,7 @@ def restore_completed(stream: str, start_ns: int, end_ns: int, size: int, client
         "end": format_time(end_ns),
         "bytes": size,
         "client": client,
+        "domain": domain,
     }
     return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
 

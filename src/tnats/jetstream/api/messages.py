@@ -208,6 +208,14 @@ class StreamState:
 
 
 @attrs.define
+class JSApiStreamRestoreRequest:
+    """STREAM.RESTORE: the configuration the stream is to have, and what the backup says it holds."""
+
+    config: StreamConfig = row("config", Record(StreamConfig), factory=StreamConfig)
+    state: StreamState | None = row("state", Record(StreamState), default=None, omit=True)
+
+
+@attrs.define
 class PeerInfo:
     """One replica as its leader sees it."""
 

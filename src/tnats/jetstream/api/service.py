@@ -55,6 +55,11 @@ class Request:
     body: bytes
     answer: Callable[[bytes], None]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the body says nothing: no bytes, or a JSON value without content."""
+        return not self.body or self.body.strip() in (b"{}", b"null")
+
     def decode(self, record: type[T], *, strict: bool) -> T | ApiError:
         """The body as a record, or the error of the answer."""
         try:

@@ -20,7 +20,6 @@ from tnats.jetstream.api.messages import (
     JSApiStreamPurgeRequest,
     LostStreamData,
     MsgGetAnswer,
-    SnapshotAnswer,
     StoredMsg,
     StreamCreated,
     StreamInfo,
@@ -42,8 +41,6 @@ from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import REMOVED
 from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
 
-NO_BACKUPS = "backups are not supported by this server yet"
-
 
 class StreamCalls:
     """Handlers by call, for `ApiService`."""
@@ -64,8 +61,6 @@ class StreamCalls:
             Call.STREAM_PURGE: self.purge,
             Call.STREAM_MSG_GET: self.get_message,
             Call.STREAM_MSG_DELETE: self.delete_message,
-            Call.STREAM_SNAPSHOT: self.snapshot,
-            Call.STREAM_RESTORE: self.restore,
         }
 
     # ------------------------------------------------------------------ streams
@@ -163,12 +158,6 @@ class StreamCalls:
             return Success(), errors.STREAM_NOT_FOUND()
         error = await request.account.delete_stream(stream)
         return Success(error is None), error
-
-    async def snapshot(self, request: Request) -> Answer:
-        return SnapshotAnswer(), errors.STREAM_SNAPSHOT(err=NO_BACKUPS)
-
-    async def restore(self, request: Request) -> Answer:
-        return SnapshotAnswer(), errors.STREAM_RESTORE(err=NO_BACKUPS)
 
     # ------------------------------------------------------------------ messages
 

@@ -93,6 +93,12 @@ class Catalogue:
         await self._commit(_stream_change(record))
         self.streams[record.number] = record
 
+    async def put_restored(self, record: StreamRecord, consumers: list[ConsumerRecord]) -> None:
+        """A stream and its consumers are there, all at once."""
+        await self._commit({"restored": [_stream_change(record), *map(_consumer_change, consumers)]})
+        self.streams[record.number] = record
+        self.consumers.update({consumer.number: consumer for consumer in consumers})
+
     async def put_consumer(self, record: ConsumerRecord) -> None:
         """A consumer is made or changed."""
         await self._commit(_consumer_change(record))
@@ -133,6 +139,9 @@ class Catalogue:
             number = given["number"]
             self.consumers[number] = ConsumerRecord(given["of"], number, given["name"], given["created"], consumer)
             self._next_number = max(self._next_number, number + 1)
+        elif "restored" in change:
+            for each in change["restored"]:
+                self._apply(each)
         elif "drop_stream" in change:
             self._drop_stream(change["drop_stream"])
         else:

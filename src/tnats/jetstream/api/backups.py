@@ -1,0 +1,92 @@
+"""What the API does with backups: it checks the request, and starts what then goes on beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from tnats.jetstream.api import errors
+from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.messages import (
+    JSApiStreamRestoreRequest,
+    JSApiStreamSnapshotRequest,
+    RestoreAnswer,
+    SnapshotAnswer,
+    StreamCreated,
+    encode_answer,
+)
+from tnats.jetstream.api.service import Answer, Handler, Request
+from tnats.jetstream.api.streams import stream_info, stream_state
+from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
+from tnats.jetstream.backup.receiving import Restore
+from tnats.jetstream.backup.sending import BackupSender
+from tnats.jetstream.host import Host
+from tnats.jetstream.stream.service import StreamService
+from tnats.limits import BACKUPS_MAX
+from tnats.subjects.tokens import is_valid_literal, to_bytes
+
+TOO_MANY = f"{BACKUPS_MAX} backups and restores are under way"
+
+
+class BackupCalls:
+    """Handlers by call, for `ApiService`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._strict = host.options.is_strict
+        self._under_way_count = 0
+
+    def handlers(self) -> dict[Call, Handler]:
+        return {Call.STREAM_SNAPSHOT: self.snapshot, Call.STREAM_RESTORE: self.restore}
+
+    async def snapshot(self, request: Request) -> Answer:
+        stream = request.account.streams.get(request.address.stream)
+        if request.is_empty:
+            return SnapshotAnswer(), errors.BAD_REQUEST()
+        wanted = request.decode(JSApiStreamSnapshotRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return SnapshotAnswer(), wanted
+        if not is_valid_literal(to_bytes(wanted.deliver_subject)):
+            return SnapshotAnswer(), errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
+        if stream is None:
+            return SnapshotAnswer(), errors.STREAM_NOT_FOUND()
+        if self._under_way_count >= BACKUPS_MAX:
+            return SnapshotAnswer(), errors.STREAM_SNAPSHOT(err=TOO_MANY)
+        state = stream_state(stream)
+        self._begin(BackupSender(self._host, stream, wanted, state).run)
+        return SnapshotAnswer(stream.config, state), None
+
+    async def restore(self, request: Request) -> Answer:
+        if request.is_empty:
+            return RestoreAnswer(), errors.BAD_REQUEST()
+        wanted = request.decode(JSApiStreamRestoreRequest, strict=self._strict)
+        if isinstance(wanted, ApiError):
+            return RestoreAnswer(), wanted
+        config = wanted.config
+        config.name = config.name or request.address.stream
+        if config.name != request.address.stream:
+            return RestoreAnswer(), errors.STREAM_MISMATCH()
+        if config.name in request.account.streams:
+            return RestoreAnswer(), errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        checked = request.account.check_new_stream(config)
+        if isinstance(checked, ApiError):
+            return RestoreAnswer(), checked
+        if self._under_way_count >= BACKUPS_MAX:
+            return RestoreAnswer(), errors.STREAM_RESTORE(err=TOO_MANY)
+        restore = Restore(self._host, request.account, checked, _last_answer)
+        self._begin(restore.run)
+        return RestoreAnswer(restore.subject), None
+
+    def _begin(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._under_way_count += 1
+        self._host.spawn(self._run, run)
+
+    async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        finally:
+            self._under_way_count -= 1
+
+
+def _last_answer(stream: StreamService | None, error: ApiError | None) -> bytes:
+    body = StreamCreated(stream_info(stream)) if stream is not None else StreamCreated()
+    return encode_answer(RESPONSE_TYPES[Call.STREAM_CREATE], body, error)
