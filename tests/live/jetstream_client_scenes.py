@@ -252,8 +252,9 @@ async def test_a_stream_of_messages_keeps_itself_supplied(server: Target) -> Non
                 if len(received) == 31:
                     break
         assert received == list(range(31))
-        await js.client.flush()
-        assert (await consumer.info()).num_ack_pending == 0
+        with trio.fail_after(5):
+            while (await consumer.info()).num_ack_pending:  # acknowledgements are handled in their own time
+                await trio.sleep(0.01)
 
 
 async def test_what_was_fetched_ahead_goes_back(server: Target) -> None:
@@ -371,3 +372,56 @@ async def test_pushed_messages_under_flow_control(server: Target) -> None:
         with pytest.raises(ClientError, match="does not push"):
             async with pulled.pushed():
                 pass
+
+
+async def test_publishing_ahead_of_the_acknowledgements(server: Target) -> None:
+    """Every message is stored once and in order, waited for or not; a refusal that nobody asked for is not lost."""
+    async with fresh(server) as js:
+        stream = await orders(js)
+        async with js.publisher(pending_count_max=20) as publisher:
+            pending = [await publisher.publish("orders.a", b"%d" % number) for number in range(500)]
+            assert (await pending[250].wait()).seq == 251
+        assert [ack.result().seq for ack in pending] == list(range(1, 501))
+        assert (await stream.get(500)).data == b"499"
+        with pytest.raises(WrongLastSequence):
+            async with js.publisher() as publisher:
+                await publisher.publish("orders.a", expected_last_sequence=3)
+        async with js.publisher() as publisher:
+            refused = await publisher.publish("orders.a", expected_last_sequence=3)
+            with pytest.raises(WrongLastSequence):
+                await refused.wait()
+            nobody = await publisher.publish("nobody.listens")
+            with pytest.raises(NoResponders):
+                await nobody.wait()
+        assert (await stream.info()).state.messages == 500
+
+
+async def test_an_atomic_batch_is_stored_whole_or_not_at_all(server: Target) -> None:
+    """Nothing of it shows before the commit, nothing ever when a condition fails or the batch is given up (ADR-50)."""
+    async with fresh(server) as js:
+        stream = await orders(js, allow_atomic=True)
+        batch = js.atomic_batch()
+        for number in range(10):
+            await batch.publish("orders.a", b"%d" % number, headers={"N": str(number)})
+        await js.client.flush()
+        assert (await stream.info()).state.messages == 0
+        ack = await batch.commit()
+        assert (ack.seq, ack.count, ack.batch) == (10, 10, batch.id)
+        assert (await stream.get(4)).headers == {"N": ["3"], "Nats-Batch-Id": [batch.id], "Nats-Batch-Sequence": ["4"]}
+        with pytest.raises(ClientError):
+            await batch.commit()
+        single = js.atomic_batch()
+        await single.publish("orders.b")
+        assert (await single.commit()).seq == 11
+        failing = js.atomic_batch()
+        await failing.publish("orders.a", expected_last_sequence=11)
+        await failing.publish("orders.b", expected_last_subject_sequence=5)
+        with pytest.raises(WrongLastSequence):
+            await failing.commit()
+        assert (await stream.info()).state.last_seq == 11
+        await js.create_stream(StreamConfig("PLAIN", subjects=["plain"]))
+        refused = js.atomic_batch()
+        await refused.publish("plain")
+        with pytest.raises(ApiError) as answer:
+            await refused.publish("plain")
+        assert answer.value.err_code == 10174

@@ -11,6 +11,7 @@ Durations in them are nanoseconds, and their names say so.
 from __future__ import annotations
 
 from tnats.client.jetstream.answers import PubAck
+from tnats.client.jetstream.batch import AtomicBatch
 from tnats.client.jetstream.consumer import Consumer
 from tnats.client.jetstream.context import JetStream
 from tnats.client.jetstream.delivery import Delivery, Metadata, StoredMessage
@@ -28,7 +29,9 @@ from tnats.client.jetstream.errors import (
     WrongLastSequence,
 )
 from tnats.client.jetstream.ordered import OrderedMessages
+from tnats.client.jetstream.publisher import PendingAck, Publisher
 from tnats.client.jetstream.pull import MessageStream
+from tnats.client.jetstream.push import PushedMessages
 from tnats.client.jetstream.stream import Stream
 from tnats.jetstream.api.messages import AccountInfo, ConsumerInfo, StreamInfo, StreamState
 from tnats.jetstream.consumer.config import (
@@ -59,6 +62,7 @@ __all__ = [
     "AckPolicy",
     "Action",
     "ApiError",
+    "AtomicBatch",
     "Compression",
     "Consumer",
     "ConsumerConfig",
@@ -79,11 +83,14 @@ __all__ = [
     "NameInUse",
     "NotFound",
     "OrderedMessages",
+    "PendingAck",
     "PersistMode",
     "Placement",
     "PriorityPolicy",
     "PubAck",
+    "Publisher",
     "PullRefused",
+    "PushedMessages",
     "ReplayPolicy",
     "Republish",
     "Retention",

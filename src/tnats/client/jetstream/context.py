@@ -11,9 +11,12 @@ from typing import Unpack
 from tnats.client.client import Client
 from tnats.client.jetstream.answers import PubAck
 from tnats.client.jetstream.api import Api
+from tnats.client.jetstream.batch import AtomicBatch
 from tnats.client.jetstream.publish import NO_RESPONDERS_RETRIES, Conditions, publish, with_conditions
+from tnats.client.jetstream.publisher import Publisher
 from tnats.client.jetstream.stream import Stream
 from tnats.client.message import HeadersLike
+from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import AccountInfo, JSApiStreamNamesRequest, StreamInfo, StreamList, StreamNames
 from tnats.jetstream.stream.config import StreamConfig
 
@@ -59,6 +62,16 @@ class JetStream:
         timeout_s = self.api.timeout_s if timeout_s is None else timeout_s
         merged = with_conditions(headers, conditions)
         return await publish(self.client, subject, data, merged, timeout_s, retries)
+
+    def publisher(self, *, pending_count_max: int = 256, timeout_s: float | None = None) -> Publisher:
+        """For throughput: publishes up to `pending_count_max` messages ahead of their acknowledgements."""
+        return Publisher(
+            self.client, pending_count_max, nanoseconds(self.api.timeout_s if timeout_s is None else timeout_s)
+        )
+
+    def atomic_batch(self) -> AtomicBatch:
+        """A batch that is stored whole or not at all; the stream's configuration must say `allow_atomic` (ADR-50)."""
+        return AtomicBatch(self.client, self.api.timeout_s)
 
     # ---------------------------------------------------------------- streams
 
