@@ -36,7 +36,7 @@ class AtomicBatch:
     async def publish(
         self, subject: str, data: bytes = b"", *, headers: HeadersLike | None = None, **conditions: Unpack[Conditions]
     ) -> None:
-        """Add a message. Raises ApiError where the stream takes no batches, NoResponders, TimedOut; then it has ended."""
+        """Add a message. Raises ApiError where the stream takes no batches, NoResponders, TimedOut; that ends it."""
         self._check()
         if self.count == COUNT_MAX:
             raise ClientError(f"batch {self.id}: {COUNT_MAX} messages are the most that one batch can have")
