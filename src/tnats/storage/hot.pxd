@@ -1,9 +1,9 @@
 # C types for hot.py, and the primitives of memory.py as C. No logic: that is in hot.py alone.
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef extern from *:
     """
@@ -89,6 +89,10 @@ cdef inline unsigned char *pin(bytearray buffer) noexcept:
     return <unsigned char *>PyByteArray_AS_STRING(buffer)
 
 
+cdef inline const unsigned char *pin_bytes(bytes data) noexcept:
+    return <const unsigned char *>PyBytes_AS_STRING(data)
+
+
 cdef inline const unsigned char *address(const unsigned char[::1] view) noexcept:
     return &view[0] if view.shape[0] else NULL
 
@@ -111,6 +115,9 @@ cdef inline int put(unsigned char *data, Py_ssize_t at, object piece) except -1:
     if type(piece) is bytes:
         size = PyBytes_GET_SIZE(piece)
         memcpy(data + at, PyBytes_AS_STRING(piece), size)
+    elif type(piece) is bytearray:
+        size = PyByteArray_GET_SIZE(piece)
+        memcpy(data + at, PyByteArray_AS_STRING(piece), size)
     elif len(piece):
         view = piece
         memcpy(data + at, &view[0], view.shape[0])
@@ -134,7 +141,41 @@ cdef inline void put_front(
     memcpy(words + 8, &stamp, 8)
 
 
-cdef Py_ssize_t FRONT
+cdef inline void put_sizes(
+    unsigned char *data, Py_ssize_t at, Py_ssize_t subject_size, Py_ssize_t headers_size, Py_ssize_t payload_size
+) noexcept:
+    cdef unsigned short first = <unsigned short>subject_size
+    cdef unsigned int second = <unsigned int>headers_size
+    cdef unsigned int third = <unsigned int>payload_size
+    memcpy(data + at, &first, 2)
+    memcpy(data + at + 2, &second, 4)
+    memcpy(data + at + 6, &third, 4)
+
+
+cdef inline Py_ssize_t subject_size_at(const unsigned char *data, Py_ssize_t at) noexcept:
+    cdef unsigned short value
+    memcpy(&value, data + at, 2)
+    return value
+
+
+cdef inline Py_ssize_t headers_size_at(const unsigned char *data, Py_ssize_t at) noexcept:
+    cdef unsigned int value
+    memcpy(&value, data + at + 2, 4)
+    return value
+
+
+cdef inline Py_ssize_t payload_size_at(const unsigned char *data, Py_ssize_t at) noexcept:
+    cdef unsigned int value
+    memcpy(&value, data + at + 6, 4)
+    return value
+
+
+cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_ssize_t other) noexcept:
+    cdef Py_ssize_t size = subject_size_at(data, at)
+    return size == subject_size_at(data, other) and memcmp(data + at + 10, data + other + 10, size) == 0
+
+
+cdef Py_ssize_t FRONT, MESSAGE_FRONT
 cdef unsigned int HOLLOW
 
 @cython.locals(
@@ -155,3 +196,21 @@ cpdef tuple scan(object buffer, Py_ssize_t start, unsigned long long base, unsig
 
 @cython.locals(value="unsigned int", byte=Py_ssize_t, bit=int, index="unsigned int")
 cpdef Py_ssize_t find_flip(unsigned int syndrome, Py_ssize_t count, unsigned int[::1] table, unsigned int[::1] inverse)
+
+@cython.locals(
+    total=Py_ssize_t, at=Py_ssize_t, subject_size=Py_ssize_t, headers_size=Py_ssize_t, out=bytearray,
+    data="unsigned char *",
+)
+cpdef bytes join_messages(bytes front, object messages)
+
+@cython.locals(
+    shown="unsigned int[::1]", data="const unsigned char *", size=Py_ssize_t, at=Py_ssize_t, has_headers=bint,
+    is_uniform=bint, number=Py_ssize_t, headers_size=Py_ssize_t, end=Py_ssize_t,
+)
+cpdef tuple find_messages(bytes body, Py_ssize_t start, Py_ssize_t count)
+
+@cython.locals(
+    shown="unsigned int[::1]", measured="unsigned int[::1]", data="const unsigned char *", count=Py_ssize_t,
+    number=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, headers_size=Py_ssize_t,
+)
+cpdef object measure_messages(bytes body, object places, Py_ssize_t base, Py_ssize_t headers_cost)

@@ -1,4 +1,6 @@
-"""The hot loop of storage: pack records, scan records. One source, compiled where a C compiler is there (`hot.pxd`).
+"""The hot loops of storage: records packed and scanned, runs of messages in one entry.
+
+One source, compiled where a C compiler is there (`hot.pxd`).
 
 Record layout (little endian, `record.py` has the words for it), every record at a multiple of 8 bytes:
 
@@ -20,6 +22,7 @@ An erased record keeps its size, but its checksums cover only these 40 bytes: wh
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 try:
     import cython
@@ -27,19 +30,36 @@ except ImportError:  # interpreted, where nobody compiles
     from tnats import speedups as cython
 
 if not cython.compiled:
-    from tnats.storage.memory import address, checksum, pin, put, put_front, put_word, spare_checksum
+    from tnats.storage.memory import (
+        address,
+        checksum,
+        has_same_subject,
+        headers_size_at,
+        payload_size_at,
+        pin,
+        pin_bytes,
+        put,
+        put_front,
+        put_sizes,
+        put_word,
+        spare_checksum,
+        subject_size_at,
+    )
 
 Buffer = bytes | bytearray | memoryview
 Record = tuple[int, int, int, int, Buffer, Buffer, Buffer]
 """kind, group, index, stamp, key, head, body"""
 Found = tuple[int, int, int, int, int, int, int, int, int]
 """position, size, kind, group, index, stamp, key size, head size, durable offset"""
+Content = tuple[bytes, bytes, bytes]
+"""Subject, header block, payload."""
 
 HEADER_SIZE = 40
 ERASED = 7
-FRONT = HEADER_SIZE
-HOLLOW = ERASED
-"""The two again, as C numbers where this is compiled."""
+MESSAGE_HEAD_SIZE = 10
+"""Sizes of a message's subject (2 bytes), header block and payload (4 bytes each), little endian."""
+FRONT, HOLLOW, MESSAGE_FRONT = HEADER_SIZE, ERASED, MESSAGE_HEAD_SIZE
+"""The three again, as C numbers where this is compiled."""
 
 
 def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[bytearray, list[int]]:
@@ -123,3 +143,70 @@ def find_flip(syndrome: int, count: int, table: array[int], inverse: array[int])
         index = inverse[value >> 24]
         value = ((value ^ table[index]) << 8 | index) & 0xFFFFFFFF
     return -1
+
+
+def join_messages(front: bytes, messages: Sequence[Content]) -> bytes:
+    """`front`, and behind it each message: the sizes of its subject, header block and payload, then their bytes."""
+    total = len(front)
+    for subject, headers, payload in messages:
+        total += MESSAGE_FRONT + len(subject) + len(headers) + len(payload)
+    out = bytearray(total)
+    data = pin(out)
+    put(data, 0, front)
+    at = len(front)
+    for subject, headers, payload in messages:
+        subject_size = len(subject)
+        headers_size = len(headers)
+        put_sizes(data, at, subject_size, headers_size, len(payload))
+        at += MESSAGE_FRONT
+        put(data, at, subject)
+        put(data, at + subject_size, headers)
+        put(data, at + subject_size + headers_size, payload)
+        at += subject_size + headers_size + len(payload)
+    return bytes(out)
+
+
+def find_messages(body: bytes, start: int, count: int) -> tuple[array[int], bool, bool]:
+    """Where the `count` messages stand in `body` that begin at `start`.
+
+    Returns the positions, whether any has headers, and whether all have the subject of the first.
+    """
+    places = array("I", bytes(4 * count))
+    shown = places
+    data = pin_bytes(body)
+    size = len(body)
+    at = start
+    headers_size = 0
+    has_headers = False
+    is_uniform = True
+    for number in range(count):
+        end = at + MESSAGE_FRONT
+        if end <= size:
+            headers_size = headers_size_at(data, at)
+            end += subject_size_at(data, at) + headers_size + payload_size_at(data, at)
+        if end > size:
+            raise ValueError(f"message {number} of {count} ends at {end} of {size}")
+        shown[number] = at
+        if headers_size:
+            has_headers = True
+        if is_uniform and not has_same_subject(data, at, start):
+            is_uniform = False
+        at = end
+    if at != size:
+        raise ValueError(f"{count} messages end at {at} of {size}")
+    return places, has_headers, is_uniform
+
+
+def measure_messages(body: bytes, places: array[int], base: int, headers_cost: int) -> array[int]:
+    """The size of each message: `base`, subject, header block and payload, and `headers_cost` if it has headers."""
+    count = len(places)
+    sizes = array("I", bytes(4 * count))
+    shown = places
+    measured = sizes
+    data = pin_bytes(body)
+    for number in range(count):
+        at = shown[number]
+        headers_size = headers_size_at(data, at)
+        size = base + subject_size_at(data, at) + headers_size + payload_size_at(data, at)
+        measured[number] = size + headers_cost if headers_size else size
+    return sizes

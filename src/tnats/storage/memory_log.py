@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
 from tnats.storage.message_log import Content, Message, sequence_at
+from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding
 
 
@@ -42,7 +43,7 @@ class MemoryLog:
         sizes = [len(subject) + len(headers) + len(payload) + 16 for subject, headers, payload in messages]
         self._messages.update(zip(range(first, first + len(messages)), messages, strict=True))
         self.last_time_ns = time_ns
-        self.index.put_run([content[0] for content in messages], sizes, PLACE_MIN, time_ns)
+        self.index.put_run(subjects_of(messages), sizes, PLACE_MIN, time_ns)
 
     async def write(self) -> None:
         pass

@@ -459,7 +459,7 @@ def test_entries_survive_their_bytes() -> None:
     append.dropped[1] = None
     back = entries.decode(entries.encode(append))
     assert isinstance(back, Append)
-    assert (back.first_seq, back.ts_ns, back.messages, back.dropped) == (7, T0, append.messages, {1: None})
+    assert (back.first_seq, back.ts_ns, list(back.messages), back.dropped) == (7, T0, append.messages, {1: None})
     for entry in (Remove((1, 2**63), True), Purge(b"a.>", 5, 0), Purge(), Expire(T0), Configure(b"{}")):
         assert entries.decode(entries.encode(entry)) == entry
 

@@ -12,6 +12,8 @@ import struct
 import attrs
 
 from tnats.errors import InvariantBroken
+from tnats.storage import hot
+from tnats.storage.message_run import MessageRun
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
 FORMAT_VERSION = 1
@@ -24,8 +26,7 @@ Reply = tuple[bytes, bytes]
 
 _APPEND, _REMOVE, _PURGE, _EXPIRE, _CONFIGURE, _SKIP = range(1, 7)
 _PREFIX = struct.Struct("<BB")
-_APPEND_HEAD = struct.Struct("<QQII")
-_MESSAGE_HEAD = struct.Struct("<HII")
+_APPEND_HEAD = struct.Struct("<BBQQII")
 _PURGE_HEAD = struct.Struct("<QQH")
 
 
@@ -53,10 +54,11 @@ class Append:
         "ts_ns",
     )
 
-    def __init__(self, first_seq: int, ts_ns: int, messages: list[Message], replies: list[bytes]) -> None:
+    def __init__(self, first_seq: int, ts_ns: int, messages: list[Message] | MessageRun, replies: list[bytes]) -> None:
         self.first_seq = first_seq
         self.ts_ns = ts_ns
         self.messages = messages
+        """A list while the leader gathers them; as they were written, where the entry comes from the log."""
         self.replies = replies
         self.acks: dict[int, bytes | None] = {}
         self.after: list[Reply] = []
@@ -89,6 +91,7 @@ class Append:
 
     def truncate(self, count: int) -> None:
         """Take back all messages from offset `count` on."""
+        assert isinstance(self.messages, list)
         del self.messages[count:]
         del self.replies[count:]
         for offset in [offset for offset in self.dropped if offset >= count]:
@@ -170,18 +173,12 @@ def encode(entry: Entry) -> bytes:
 
 
 def _encode_append(entry: Append) -> bytes:
-    dropped = entry.dropped
-    pack = _MESSAGE_HEAD.pack
-    parts = [
-        _PREFIX.pack(FORMAT_VERSION, _APPEND),
-        _APPEND_HEAD.pack(entry.first_seq, entry.ts_ns, len(entry.messages), len(dropped)),
-        struct.pack(f"<{len(dropped)}I", *dropped),
-    ]
-    extend = parts.extend
-    for message in entry.messages:
-        subject, headers, payload = message
-        extend((pack(len(subject), len(headers), len(payload)), subject, headers, payload))
-    return b"".join(parts)
+    front = _APPEND_HEAD.pack(
+        FORMAT_VERSION, _APPEND, entry.first_seq, entry.ts_ns, len(entry.messages), len(entry.dropped)
+    )
+    if entry.dropped:
+        front += struct.pack(f"<{len(entry.dropped)}I", *entry.dropped)
+    return hot.join_messages(front, entry.messages)
 
 
 def decode(data: bytes) -> Entry:
@@ -191,7 +188,7 @@ def decode(data: bytes) -> Entry:
         raise InvariantBroken(f"stream log entry of format {version}; this release reads format {FORMAT_VERSION}")
     at = _PREFIX.size
     if kind == _APPEND:
-        return _decode_append(data, at)
+        return _decode_append(data)
     if kind == _REMOVE:
         erase, count = struct.unpack_from("<BI", data, at)
         return Remove(struct.unpack_from(f"<{count}Q", data, at + 5), bool(erase))
@@ -208,20 +205,14 @@ def decode(data: bytes) -> Entry:
     raise InvariantBroken(f"stream log entry of unknown kind {kind}")
 
 
-def _decode_append(data: bytes, at: int) -> Append:
-    first_seq, ts_ns, count, dropped_count = _APPEND_HEAD.unpack_from(data, at)
-    at += _APPEND_HEAD.size
+def _decode_append(data: bytes) -> Append:
+    _, _, first_seq, ts_ns, count, dropped_count = _APPEND_HEAD.unpack_from(data)
+    at = _APPEND_HEAD.size
     dropped = dict.fromkeys(struct.unpack_from(f"<{dropped_count}I", data, at))
-    at += 4 * dropped_count
-    messages: list[Message] = []
-    for _ in range(count):
-        subject_size, headers_size, payload_size = _MESSAGE_HEAD.unpack_from(data, at)
-        at += _MESSAGE_HEAD.size
-        headers_at = at + subject_size
-        payload_at = headers_at + headers_size
-        end = payload_at + payload_size
-        messages.append((data[at:headers_at], data[headers_at:payload_at], data[payload_at:end]))
-        at = end
+    try:
+        messages = MessageRun(data, at + 4 * dropped_count, count)
+    except ValueError as wrong:
+        raise InvariantBroken(f"stream log entry at {first_seq}: {wrong}") from wrong
     entry = Append(first_seq, ts_ns, messages, [])
     entry.dropped = dropped
     return entry

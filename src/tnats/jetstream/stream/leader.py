@@ -130,8 +130,9 @@ class StreamLeader:
     def admit(self, batch: Sequence[Inbound], now_ns: int) -> Admission:
         """Judge published messages. `now_ns`: wall clock, the time of all that is stored of them."""
         admission = Admission()
-        entry = Append(self._next_seq, self._stamp(now_ns), [], [])
-        add, add_reply = entry.messages.append, entry.replies.append
+        messages: list[Message] = []
+        entry = Append(self._next_seq, self._stamp(now_ns), messages, [])
+        add, add_reply = messages.append, entry.replies.append
         is_plain, size_max = self._is_plain, self._size_max
         for message in batch:
             data, reply = message.data, message.reply
@@ -324,6 +325,7 @@ class StreamLeader:
         if msg_id:
             self._ids[msg_id] = offset + entry.first_seq
             self._last_id = (msg_id, offset + entry.first_seq)
+        assert isinstance(entry.messages, list)
         entry.messages.append(message)
         entry.replies.append(reply)
         if ack is not None:

@@ -29,6 +29,7 @@ from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
 from tnats.jetstream.stream.ttl import MARKER_HEADER, TTL_HEADER, Deadlines, parse_ttl
 from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
+from tnats.storage.message_run import MessageRun, subjects_of
 
 
 @attrs.define
@@ -101,14 +102,16 @@ class StreamMachine:
         if entry.dropped:
             self._append_some(entry, applied)
             return
-        store.append_run(ts_ns, entry.messages)
-        for subject, headers, _ in entry.messages:
-            if headers and b"\r\nNats-" in headers:
-                self._note_headers(seq, ts_ns, subject, headers, applied)
-            seq += 1
+        messages = entry.messages
+        store.append_run(ts_ns, messages)
+        if not isinstance(messages, MessageRun) or messages.has_headers:
+            for subject, headers, _ in messages:
+                if headers and b"\r\nNats-" in headers:
+                    self._note_headers(seq, ts_ns, subject, headers, applied)
+                seq += 1
         if self._has_limits:
             if self.config.max_msgs_per_subject > 0:
-                for subject in dict.fromkeys([message[0] for message in entry.messages]):
+                for subject in dict.fromkeys(subjects_of(messages)):
                     self._enforce_subject(subject, applied)
             self._enforce_totals(applied)
 
