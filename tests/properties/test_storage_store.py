@@ -15,7 +15,7 @@ from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, SyncFault, damage_tail, restore_chunks, save_chunks
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import DataDamaged, StoreFrozen, StoreFull, StoreRefused
+from tnats.storage.errors import DataDamaged, LogRemoved, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
@@ -81,11 +81,12 @@ async def content(stream: OpenStream) -> dict[int, bytes]:
 Expected = dict[str, dict[int, bytes]]
 
 
-def test_power_loss_at_every_disk_operation() -> None:
+@pytest.mark.parametrize("seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 30))])
+def test_power_loss_at_every_disk_operation(seed: int) -> None:
     """Streams live, are deleted and made anew under the store's own checkpoints: what was acknowledged is there."""
 
     async def test() -> None:
-        rng = random.Random(3)
+        rng = random.Random(seed)
         drive = SimDrive(random.Random(5))
         acked: Expected = {}
         moments: list[tuple[DiskImage, Expected, Expected]] = []
@@ -127,6 +128,27 @@ def test_power_loss_at_every_disk_operation() -> None:
             after = image.clone()
             after.crash(rng.choice(list(CrashPolicy)), rng)
             await check(after, then, possible)
+
+    run(test)
+
+
+def test_nothing_follows_a_removal() -> None:
+    """A checkpoint that meets the removal of its log is refused: in the journal it would bring the log back."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            await propose(stream, b"1 x")
+            group = store.journal.group("s")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.delete_stream, "s")
+                await trio.testing.wait_all_tasks_blocked(0)
+                with pytest.raises(LogRemoved):
+                    group.set_state_nowait(1, b"")
+        async with store_on(drive) as store:
+            assert store.health() == []
+            assert store.stream_names == []
 
     run(test)
 
@@ -243,8 +265,9 @@ def test_a_full_disk_can_be_emptied() -> None:
                 for entry in await stream.commit.committed():
                     assert entry.body is not None
                     await apply(stream, entry.index, bytes(entry.body))
-                if sequence % 8 == 0:
+                if sequence % 4 == 0:
                     await stream.checkpoint(store.journal)
+            await stream.checkpoint(store.journal)
             await store.shorten()
             for _ in range(4):
                 await propose(stream, b"%d %s" % (stream.log.index.last + 1, bytes(1000)))

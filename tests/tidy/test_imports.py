@@ -26,7 +26,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.runtime.disk_errors": (API,),
     "tnats.runtime.live": (API, "tnats.runtime.live", "tnats.runtime.disk_errors", "trio", "outcome", "psutil"),
     "tnats.runtime.sim": (API, "tnats.runtime.sim", "tnats.runtime.disk_errors", "trio"),
-    "tnats.storage": (API, "trio", "crc32c", "nacl", "cramjam", "orjson"),
+    "tnats.storage": (API, "trio", "crc32c", "cryptography", "zstandard"),
     "tnats.broker": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
     "tnats.broker.hot": ("tnats.broker", "tnats.subjects", API, "cython"),
     "tnats.storage.hot": ("tnats.storage", "crc32c", "cython"),

@@ -12,20 +12,34 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import record, segment
+from tnats.storage.encryption import Encryption
 from tnats.storage.errors import StoreRefused
 from tnats.storage.journal_open import read_part
 from tnats.storage.record import Finding, alarms
 from tnats.storage.recover import GroupState, PartContent, Recovery, recover
 from tnats.storage.segment import HEADER_OFFSETS, QUARANTINE, SegmentHeader
-from tnats.storage.store import DELETED, FILE_BYTES_MAX, IDENTITY, MARKER_OFFSETS, MARKER_SEED, refuse_others
+from tnats.storage.store import (
+    DELETED,
+    FILE_BYTES_MAX,
+    IDENTITY,
+    MARKER_OFFSETS,
+    MARKER_SEED,
+    make_keys,
+    refuse_others,
+    refuse_unopenable,
+)
 from tnats.storage.stream_log import NOTE, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 from tnats.storage.used import UsedSequences
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 SequencesOf = Callable[[bytes], tuple[int, int] | None]
 """The first and last sequence that a journal entry of a stream appends; None for other entries."""
@@ -65,9 +79,17 @@ class Report:
 
 
 async def check_store(
-    disk: Disk, clock: Clock, entropy: Callable[[int], bytes], directory: str, sequences_of: SequencesOf
+    disk: Disk,
+    clock: Clock,
+    entropy: Callable[[int], bytes],
+    directory: str,
+    sequences_of: SequencesOf,
+    encryption: Encryption | None = None,
 ) -> Report:
-    """Look at the store in `directory`. Raises StoreLocked, StoreRefused, DiskError; then nothing was looked at."""
+    """Look at the store in `directory`, encrypted under any of the keys in `encryption`.
+
+    Raises StoreLocked, StoreRefused, DiskError; then nothing was looked at.
+    """
     root = f"{directory}/tnats"
     await refuse_others(disk, directory)
     try:
@@ -78,7 +100,7 @@ async def check_store(
         raise StoreRefused(f"{directory} holds no store ({root}/identity is missing)") from exc
     lock = await disk.lock(f"{directory}/tnats.lock")
     try:
-        return await _Check(disk, clock, entropy, root, sequences_of).run(identity)
+        return await _Check(disk, clock, entropy, root, sequences_of).run(identity, encryption)
     finally:
         lock.release()
 
@@ -112,14 +134,17 @@ class _Check:
         self.root = root
         self.sequences_of = sequences_of
         self.store_id = b""
+        self.keys: KeyRing | None = None
         self.report = Report()
 
-    async def run(self, identity: bytes) -> Report:
+    async def run(self, identity: bytes, encryption: Encryption | None) -> Report:
         path = f"{self.root}/identity"
         header, findings = segment.read_header(identity, path)
         if header is None or header.role != IDENTITY:
             raise StoreRefused(f"{path} is damaged in both copies: restore it from a backup")
         self.store_id = header.store_id
+        self.keys = make_keys(encryption, self.store_id, self.entropy)
+        await refuse_unopenable(self.disk, self.root, self.keys)
         self.report.findings += findings
         self.compare_headers(path, identity, header)
         await self.check_marker()
@@ -162,7 +187,7 @@ class _Check:
         for path, number, size in await self.numbered(f"{self.root}/journal", "part"):
             file = await self.disk.open(path, readonly=True)
             try:
-                part = await read_part(file, number, size, self.store_id)
+                part = await read_part(file, number, size, self.store_id, self.keys)
             finally:
                 file.close()
             if part.header is not None:
@@ -189,7 +214,7 @@ class _Check:
 
     async def check_streams(self, parts: list[PartContent], recovery: Recovery) -> None:
         contents = {part.number: part for part in parts}
-        used = UsedSequences(self.disk, self.clock, self.entropy, f"{self.root}/used", self.store_id)
+        used = UsedSequences(self.disk, self.clock, self.entropy, f"{self.root}/used", self.store_id, self.keys)
         await used.load()
         self.report.findings += used.findings
         present = {name for name, _ in await self.names(f"{self.root}/streams")}
@@ -225,6 +250,7 @@ class _Check:
             note=note,
             first_sequence=None,
             readonly=True,
+            keys=self.keys,
         )
         messages = log.index.messages
         for first, last in self.journaled(group, parts):
@@ -245,6 +271,8 @@ class _Check:
                 if index <= group.floor or place == 0 or part.header is None:
                     continue
                 entry = record.unpack(part.data, place & 0xFFFFFFFF, 0, part.header.seed)
+                if entry is not None and part.cipher is not None:
+                    entry = part.cipher.open_record(entry)
                 sequences = None if entry is None else self.sequences_of(entry.body)
                 if sequences is not None:
                     found.append(sequences)
@@ -257,7 +285,7 @@ class _Check:
             data = bytearray(await file.pread(size, 0))
         finally:
             file.close()
-        header, _ = segment.read_header(data, path)
+        header, _ = segment.read_header(data, path, self.keys)
         if header is not None and (header.group, header.number) == (name, number):
             self.compare_headers(path, data, header)
             self.correct(path, segment.scan(data, header.seed, path).corrected)

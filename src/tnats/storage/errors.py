@@ -26,6 +26,10 @@ class StoreBusy(StorageError):
     """Too many bytes wait to be written. Nothing was stored; try again."""
 
 
+class LogRemoved(StorageError):
+    """The log is being removed, or is: nothing may follow its removal in the journal."""
+
+
 class StoreRefused(StorageError):
     """A directory or file that this server must not touch: another version's, another store's, another program's."""
 

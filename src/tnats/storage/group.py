@@ -54,6 +54,8 @@ class Group:
         self.state = state
         self.proposed = state.last
         """Index of the last entry that was appended, written or not."""
+        self.is_dropped = False
+        """Its removal is on its way, or done."""
 
     @property
     def name(self) -> str:
@@ -125,7 +127,9 @@ class Group:
     def drop_nowait(self) -> Ticket:
         """Remove the group."""
         drop: hot.Record = (record.DROP, self.state.number, 0, 0, b"", b"", b"")
-        return self._journal.enqueue(self, [drop], None, frees_space=True)
+        ticket = self._journal.enqueue(self, [drop], None, frees_space=True)
+        self.is_dropped = True  # a checkpoint written behind the removal would bring the group back
+        return ticket
 
     async def read(self, index: int) -> record.Record:
         """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""

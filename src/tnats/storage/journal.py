@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -40,10 +41,13 @@ from tnats.limits import (
 )
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreBusy, StoreFrozen, StoreFull
+from tnats.storage.errors import NO_SPACE, DataDamaged, LogRemoved, StorageError, StoreBusy, StoreFrozen, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.storage.recover import GroupState, PartSummary, Recovery
 from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHeader
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import FileCipher, KeyRing
 
 
 @attrs.define
@@ -67,10 +71,22 @@ class _Part:
     summary: PartSummary
     header: SegmentHeader
     file: File
+    cipher: FileCipher | None
     size: int
     end: int
     durable: int
     slot: int = 0
+
+
+@attrs.frozen
+class OpenPart:
+    """A part as it is open for reading."""
+
+    file: File
+    seed: int
+    cipher: FileCipher | None
+    is_current: bool = True
+    """Whether it is encrypted as new files are."""
 
 
 class Journal:
@@ -85,6 +101,7 @@ class Journal:
         store_id: bytes,
         options: JournalOptions,
         recovery: Recovery,
+        keys: KeyRing | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -92,6 +109,7 @@ class Journal:
         self.directory = directory
         self._store_id = store_id
         self._options = options
+        self._keys = keys
         self.findings = recovery.findings
         self.damaged_bytes = recovery.damaged_bytes
         """How much of the journal could not be read when it was opened."""
@@ -105,8 +123,8 @@ class Journal:
         self._old_parts = list(recovery.parts)
         self._before = (recovery.seal, recovery.carried)
         """What the first part of this run has to say of the part before it."""
-        self._files: dict[int, tuple[File, int]] = {}
-        """Part number -> open file and seed, for reading."""
+        self._files: dict[int, OpenPart] = {}
+        """By part number, for reading."""
         self._current: _Part | None = None
         self._queue: deque[_Waiting] = deque()
         self._queue_bytes = 0
@@ -155,10 +173,17 @@ class Journal:
         frees_space: bool = False,
         wake: bool = True,
     ) -> Ticket:
-        """Put records in line for the next batch; `run` is told of it with `wake`. Raises StoreFrozen, StoreBusy."""
+        """Put records in line for the next batch; `run` is told of it with `wake`.
+
+        Raises StoreFrozen, StoreBusy, LogRemoved.
+        """
         if self.frozen is not None:
             raise self.frozen
+        if group.is_dropped:
+            raise LogRemoved(f"log {group.name} in {self.directory} is removed")
         size = sum(record.record_size(key, head, body) for _, _, _, _, key, head, body in records)
+        if self._keys is not None:
+            size += record.SEALED_BYTES_MAX * len(records)
         if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
@@ -176,12 +201,12 @@ class Journal:
                 raise DataDamaged(f"entry {index} of {state.name} in {self.directory} is damaged")
             raise KeyError(index)
         number, offset = place >> 32, place & 0xFFFFFFFF
-        file, seed = self._files[number]
+        part = self._files[number]
         said: list[record.Finding] = []
-        found = await segment.read_at(file, offset, seed, said)
+        found = await segment.read_at(part.file, offset, part.seed, said, part.cipher)
         self.findings += [finding for finding in said if finding not in self.findings]
         if found is None or found.kind != record.ENTRY or (found.group, found.index) != (state.number, index):
-            raise DataDamaged(f"entry {index} of {state.name} in {file.path} at {offset} cannot be read")
+            raise DataDamaged(f"entry {index} of {state.name} in {part.file.path} at {offset} cannot be read")
         return found
 
     # -------------------------------------------------------------- the writing task
@@ -237,8 +262,8 @@ class Journal:
 
     def close_files(self) -> None:
         """Close every file; nothing else may be called afterwards."""
-        for file, _ in self._files.values():
-            file.close()
+        for part in self._files.values():
+            part.file.close()
         self._files.clear()
 
     def _take_batch(self) -> list[_Waiting]:
@@ -262,7 +287,7 @@ class Journal:
             part = self._current
             assert part is not None
             records = [each for waiting in batch for each in waiting.records]
-            packed, offsets = hot.pack(records, part.end, part.header.seed, part.durable)
+            packed, offsets = self._pack(part, records)
             self._write(part, packed)
         except StorageError as exc:
             self._fail(batch, exc)
@@ -304,7 +329,7 @@ class Journal:
         batch = self._take_batch()
         records = [each for waiting in batch for each in waiting.records]
         try:
-            packed, offsets = hot.pack(records, part.end, part.header.seed, part.durable)
+            packed, offsets = self._pack(part, records)
             self._write(part, packed)
         except StorageError as exc:
             self._fail(batch, exc)
@@ -313,6 +338,10 @@ class Journal:
         for waiting in batch:
             waiting.ticket.resolve()
         return True
+
+    def _pack(self, part: _Part, records: list[hot.Record]) -> tuple[bytearray, list[int]]:
+        sealed = records if part.cipher is None else part.cipher.seal(records, part.end)
+        return hot.pack(sealed, part.end, part.header.seed, part.durable)
 
     def _write(self, part: _Part, packed: bytearray) -> None:
         if part.durable == part.end:
@@ -366,6 +395,7 @@ class Journal:
         self._queue_bytes = 0
         for waiting in failed:
             waiting.group.proposed = waiting.group.last
+            waiting.group.is_dropped = False
         for waiting in failed:
             waiting.ticket.resolve(error)
 
@@ -423,7 +453,7 @@ class Journal:
         """
         if not recovery.parts or recovery.parts[-1].number not in self._files:
             return True
-        file, _ = self._files[recovery.parts[-1].number]
+        file = self._files[recovery.parts[-1].number].file
         try:
             if recovery.unproved is not None:
                 offset, data = recovery.unproved
@@ -446,9 +476,9 @@ class Journal:
             return
         for part in recovery.parts:
             # Room that was set aside and not used: a server that dies again and again must not fill the disk.
-            file, _ = self._files.get(part.number, (None, 0))
-            if file is not None and not part.damaged and 0 < part.end < file.size():
-                await file.truncate(part.end)
+            opened = self._files.get(part.number)
+            if opened is not None and not part.damaged and 0 < part.end < opened.file.size():
+                await opened.file.truncate(part.end)
 
     async def _create_part(self, size: int, seal: tuple[int, int] | None, carried: list[hot.Record]) -> _Part:
         number = self._next_part
@@ -458,13 +488,17 @@ class Journal:
         table_size = sum(record.record_size(*each[4:]) for each in records)
         filler = bytes(max(0, BLOCK_SIZE - table_size))
         first = [*records, (record.PAD, 0, 0, 0, b"", b"", filler), *records, *carried]
-        packed, offsets = hot.pack(first, DATA_START, seed, DATA_START)
+        header = SegmentHeader(
+            segment.JOURNAL, number, "journal", self._store_id, seed, self._clock.wall_ns()
+        )  # fmt: skip
+        header, cipher = segment.new_header(header, self._keys)
+        sealed = first if cipher is None else cipher.seal(first, DATA_START)
+        packed, offsets = hot.pack(sealed, DATA_START, seed, DATA_START)
         end = DATA_START + len(packed)
         needed = (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
         # On a disk that is nearly full a small part is better than none.
         for file_size in (max(self._options.part_bytes, needed), max(self._options.part_bytes // 16, needed)):
-            now_ns = self._clock.wall_ns()
-            header = SegmentHeader(segment.JOURNAL, number, "journal", self._store_id, seed, now_ns, file_size)
+            header = attrs.evolve(header, size=file_size)
             try:
                 file = await segment.create_segment(
                     self._disk, path, header.area(end), packed, size=file_size, durable=True
@@ -477,8 +511,8 @@ class Journal:
         else:
             raise StoreFull(f"journal {self.directory} has no room for a new part: {reason}") from reason
         self._next_part += 1
-        part = _Part(PartSummary(number, path), header, file, file_size, end, end)
-        self._files[number] = (file, seed)
+        part = _Part(PartSummary(number, path), header, file, cipher, file_size, end, end)
+        self._files[number] = OpenPart(file, seed, cipher)
         self._note_places(part, first, offsets)
         return part
 
@@ -502,9 +536,9 @@ class Journal:
         async with self._releasing:  # in order: a missing number is taken for a lost part
             while self._current is not None and self._old_parts and not self.needing(self._old_parts[0]):
                 part = self._old_parts[0]
-                file = self._files.pop(part.number, None)
-                if file is not None:
-                    file[0].close()
+                opened = self._files.pop(part.number, None)
+                if opened is not None:
+                    opened.file.close()
                 try:
                     await self._remove_part(part)
                 except DiskError as exc:
@@ -528,6 +562,11 @@ class Journal:
             for number, top in part.tops.items()
             if (group := self._groups.get(number)) is not None and group.floor < top
         ]
+
+    @property
+    def stale_paths(self) -> list[str]:
+        """Parts that are not encrypted as new ones are."""
+        return [part.file.path for part in self._files.values() if not part.is_current]
 
     @property
     def old_parts(self) -> Sequence[PartSummary]:

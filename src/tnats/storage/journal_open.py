@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, File
 from tnats.storage import segment
-from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.journal import Journal, JournalOptions, OpenPart
 from tnats.storage.record import Finding
 from tnats.storage.recover import PartContent, recover
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 
 async def open_journal(
@@ -19,6 +23,7 @@ async def open_journal(
     *,
     store_id: bytes,
     options: JournalOptions,
+    keys: KeyRing | None = None,
 ) -> Journal:
     """Read what stands in `directory` (made if missing; its parent exists), and begin a new part.
 
@@ -27,7 +32,7 @@ async def open_journal(
     await disk.mkdir(directory)
     await disk.sync_dir(directory.rpartition("/")[0])
     contents = []
-    files: dict[int, tuple[File, int]] = {}
+    files: dict[int, OpenPart] = {}
     for entry in await disk.list(directory):
         path = f"{directory}/{entry.name}"
         stem, _, extension = entry.name.partition(".")
@@ -35,28 +40,31 @@ async def open_journal(
             await disk.unlink(path)
         elif extension == "part" and stem.isdecimal():
             file = await disk.open(path)
-            content = await read_part(file, int(stem), entry.size, store_id)
+            content = await read_part(file, int(stem), entry.size, store_id, keys)
             contents.append(content)
             if content.header is not None:
-                files[content.number] = (file, content.header.seed)
+                files[content.number] = OpenPart(
+                    file, content.header.seed, content.cipher, segment.is_current(content.header, keys)
+                )
             else:
                 file.close()
     recovery = recover(contents, directory)
     for part in recovery.parts:
         for offset, value in part.corrected:
-            files[part.number][0].pwrite([bytes([value])], offset)
-    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery)
+            files[part.number].file.pwrite([bytes([value])], offset)
+    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery, keys)
     journal._files = files
     if await journal.secure(recovery):
         await journal.begin(recovery)
     return journal
 
 
-async def read_part(file: File, number: int, size: int, store_id: bytes) -> PartContent:
+async def read_part(file: File, number: int, size: int, store_id: bytes, keys: KeyRing | None = None) -> PartContent:
     """A part's bytes and its header, if it is the right one. Raises StoreRefused, DiskError."""
     data = bytearray(await file.pread(size, 0))
-    header, findings = segment.read_header(data, file.path)
+    header, findings = segment.read_header(data, file.path, keys)
     if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
         findings.append(Finding("foreign", file.path, text="belongs to another store or place"))
         header = None
-    return PartContent(number, file.path, data, header, findings)
+    cipher = None if header is None else segment.cipher_of(header, keys)
+    return PartContent(number, file.path, data, header, findings, cipher)

@@ -22,7 +22,10 @@ from crc32c import crc32c
 from tnats.storage import hot
 from tnats.storage.hot import ERASED, HEADER_SIZE, Buffer
 
-FORMAT_VERSION = 1
+PLAIN_VERSION = 1
+"""Format of files in the clear, whose messages stand as they are."""
+FORMAT_VERSION = 2
+"""The newest: encrypted, or with packed messages."""
 
 HEADER = 1
 """Segment header. Key: group name; head: store identity; body: see `segment.py`."""
@@ -58,9 +61,21 @@ MARKER = 14
 USED = 15
 """Spare copy of how far a stream's sequences were used. Group; index: the highest; key: name."""
 
-KINDS = frozenset(range(HEADER, USED + 1))
+PACKED = 16
+"""Stream: one message, its content compressed. As MESSAGE, but the body is the deflated head and body; group: their
+size, with the highest bit set if there is a head, which then begins with its size in two bytes."""
+
+PACKED_HEAD = 1 << 31
+
+DICTIONARY = 17
+"""Stream: what the packed messages of this segment are compressed against. Index and stamp: the first and last sequence
+that it is made of."""
+
+KINDS = frozenset(range(HEADER, DICTIONARY + 1))
 KEY_SIZE_MAX = 0xFFFF
 HEAD_SIZE_MAX = 0xFFFF
+SEALED_BYTES_MAX = 32
+"""A record takes at most so much more when it is encrypted, padding included."""
 RECORD_SIZE_MAX = 128 * 1024 * 1024
 CORRECTION_SIZE_MAX = 16 * 1024 * 1024
 """Longer records are not searched for their flipped bit: a wrong length could make that take minutes."""

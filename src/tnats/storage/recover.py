@@ -16,12 +16,16 @@ Rules (docs/storage.md has the reasons)
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tnats.storage import hot, record, segment
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import FileCipher
 
 ENTRY_SIZE_MIN = 16
 """No entry or message takes fewer bytes than this: bounds how many a damaged range can have held."""
@@ -129,6 +133,7 @@ class PartContent:
     data: bytearray
     header: SegmentHeader | None
     findings: list[Finding]
+    cipher: FileCipher | None = None
 
 
 @attrs.define
@@ -193,7 +198,7 @@ def _scan_parts(parts: list[PartContent]) -> list[_PartScan | None]:
             continue
         seed, seal = part.header.seed, seals.get(part.number)
         data = part.data if seal is None else part.data[:seal]
-        scan = segment.scan(data, seed, part.path)
+        scan = segment.scan(data, seed, part.path, cipher=part.cipher)
         promise, slots_readable, findings = segment.read_promise(part.data, seed, part.path)
         scan.findings += findings
         sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
@@ -254,7 +259,7 @@ class _Replay:
             summary.end = torn[0] if torn else max(promise, scan.end)
             result.seal = (part.number, summary.end)
             if found.promise < scan.end:
-                result.unproved = (found.promise, memoryview(scan.data)[found.promise : scan.end])
+                result.unproved = (found.promise, memoryview(scan.raw)[found.promise : scan.end])
 
     def missing(self, first: int, last: int) -> None:
         text = f"journal parts {first} to {last}"

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,11 +24,15 @@ from tnats.storage import hot, record
 from tnats.storage.errors import StoreRefused
 from tnats.storage.record import Finding
 
+if TYPE_CHECKING:
+    from tnats.storage.cipher import FileCipher, KeyRing
+
 BLOCK_SIZE = 4096
 DATA_START = 2 * BLOCK_SIZE
 HEADER_OFFSETS = (0, BLOCK_SIZE)
 SLOT_OFFSETS = (1024, BLOCK_SIZE + 1024)
 HEADER_SEED = 0x544E4154
+TEMPORARY = ".tmp"
 QUARANTINE = "quarantine"
 """Directory for files that are damaged and no longer needed: nothing of theirs is destroyed."""
 
@@ -36,7 +42,9 @@ SNAPSHOT = 3
 USED = 5
 """4 is the store's identity."""
 
-_BODY = struct.Struct("<HBxIQ")
+_BODY = struct.Struct("<HB?IQ")
+_KEY = struct.Struct("<8s16s")
+"""In a header's body, behind the rest, if the file is encrypted."""
 _NOT_ZERO = re.compile(rb"[^\0]")
 _ZEROS = bytes(64 * 1024)
 
@@ -53,7 +61,14 @@ class SegmentHeader:
     created_ns: int
     size: int = 0
     """Length that the file was given when it was made; 0 for one that grows."""
-    version: int = record.FORMAT_VERSION
+    version: int = record.PLAIN_VERSION
+    key_id: bytes = b""
+    """Which key the file is encrypted under; empty when it is in the clear."""
+    salt: bytes = b""
+    is_packed: bool = False
+    """Whether it is the outcome of packing."""
+    label: bytes = b""
+    """The group's name as an encrypted file has it."""
 
     def encode(self, offset: int) -> bytearray:
         """One copy, for the file offset `offset`."""
@@ -63,9 +78,10 @@ class SegmentHeader:
             seed=HEADER_SEED,
             index=self.number,
             stamp=self.created_ns,
-            key=self.group.encode(),
+            key=self.label or self.group.encode(),
             head=self.store_id,
-            body=_BODY.pack(self.version, self.role, self.seed, self.size),
+            body=_BODY.pack(self.version, self.role, self.is_packed, self.seed, self.size)
+            + (_KEY.pack(self.key_id, self.salt) if self.key_id else b""),
         )
 
     def area(self, durable: int = DATA_START) -> bytearray:
@@ -85,28 +101,67 @@ class SegmentHeader:
         return record.pack_one(record.SLOT, offset=offset, seed=self.seed, index=durable)
 
 
-def read_header(area: bytes | bytearray, path: str) -> tuple[SegmentHeader | None, list[Finding]]:
+def new_header(header: SegmentHeader, keys: KeyRing | None) -> tuple[SegmentHeader, FileCipher | None]:
+    """The header of a new file as it is to be written, and what seals the records behind it."""
+    return (header, None) if keys is None else keys.enter(header)
+
+
+def cipher_of(header: SegmentHeader, keys: KeyRing | None) -> FileCipher | None:
+    """What opens the records of a file whose header was read."""
+    return keys.cipher_of(header) if keys is not None and header.key_id else None
+
+
+def is_current(header: SegmentHeader, keys: KeyRing | None) -> bool:
+    """Whether a file is encrypted as new ones are."""
+    return header.key_id == (b"" if keys is None else keys.current)
+
+
+def read_header(
+    area: bytes | bytearray, path: str, keys: KeyRing | None = None
+) -> tuple[SegmentHeader | None, list[Finding]]:
     """The header of a segment from its first bytes, corrected or from its second copy; None when neither is readable.
 
-    Raises StoreRefused when the file is of a newer format version.
+    Raises StoreRefused when the file is of a newer format version, or encrypted under none of `keys`.
     """
     findings: list[Finding] = []
     headers = []
     for offset in HEADER_OFFSETS:
         found = read_record(area[:DATA_START], offset, HEADER_SEED, path, findings)
-        if found is not None and found.kind == record.HEADER and len(found.body) >= _BODY.size:
-            version, role, seed, size = _BODY.unpack_from(found.body)
-            if version > record.FORMAT_VERSION:
-                raise StoreRefused(
-                    f"{path} has format version {version}, this server knows up to {record.FORMAT_VERSION}; "
-                    "start the newer server"
-                )
-            headers.append(
-                SegmentHeader(role, found.index, found.key.decode(), found.head, seed, found.stamp, size, version)
-            )
+        header = _decode(found, path, keys) if found is not None and found.kind == record.HEADER else None
+        if header is not None:
+            headers.append(header)
         else:
             findings.append(Finding("corrected", path, offset, offset + BLOCK_SIZE, text="header copy unreadable"))
     return (headers[0] if headers else None), findings
+
+
+def _decode(found: record.Record, path: str, keys: KeyRing | None) -> SegmentHeader | None:
+    if len(found.body) < _BODY.size:
+        return None
+    version, role, is_packed, seed, size = _BODY.unpack_from(found.body)
+    if version > record.FORMAT_VERSION:
+        raise StoreRefused(
+            f"{path} has format version {version}, this server knows up to {record.FORMAT_VERSION}; "
+            "start the newer server"
+        )
+    if len(found.body) < _BODY.size + _KEY.size:
+        group = found.key.decode()
+        return SegmentHeader(
+            role, found.index, group, found.head, seed, found.stamp, size, version, is_packed=is_packed
+        )  # fmt: skip
+    key_id, salt = _KEY.unpack_from(found.body, _BODY.size)
+    if keys is None:
+        raise StoreRefused(f"{path} is encrypted and no key is set; nothing was touched: set the key of this store")
+    if key_id not in keys:
+        raise StoreRefused(
+            f"{path} is encrypted under another key; nothing was touched: set the key that it was written with, "
+            "as the previous key if it is to be changed"
+        )
+    sealed = SegmentHeader(
+        role, found.index, "", found.head, seed, found.stamp, size, version, key_id, salt, is_packed, found.key
+    )  # fmt: skip
+    opened = keys.group_of(sealed)
+    return None if opened is None else attrs.evolve(sealed, group=opened)
 
 
 def read_promise(area: bytes | bytearray, seed: int, path: str) -> tuple[int, bool, list[Finding]]:
@@ -138,8 +193,22 @@ async def create_segment(
 
     Raises DiskError; then no file of that name is left behind if that could be helped.
     """
-    temporary = path + ".tmp"
-    file = await disk.open(temporary, create=True)
+    await write_temporary(disk, path, area, first, size=size, durable=durable)
+    try:
+        await disk.rename(path + TEMPORARY, path)
+        if durable:
+            await disk.sync_dir(path.rpartition("/")[0])
+    except DiskError:
+        await remove_quietly(disk, path + TEMPORARY)
+        raise
+    return await disk.open(path)
+
+
+async def write_temporary(
+    disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int = 0, durable: bool
+) -> None:
+    """Write what is to be the file `path` under its temporary name. Raises DiskError; then it is not left behind."""
+    file = await disk.open(path + TEMPORARY, create=True)
     try:
         if file.size():
             await file.truncate(0)
@@ -148,22 +217,25 @@ async def create_segment(
         file.pwrite([area, first], 0)
         if durable:
             await file.sync()
-        await disk.rename(temporary, path)
-        if durable:
-            await disk.sync_dir(path.rpartition("/")[0])
     except DiskError:
         file.close()
-        try:
-            await disk.unlink(temporary)
-        except DiskError:
-            pass  # it goes with the next start
+        await remove_quietly(disk, path + TEMPORARY)
         raise
     file.close()
-    return await disk.open(path)
 
 
-async def read_at(file: File, offset: int, seed: int, findings: list[Finding]) -> record.Record | None:
-    """The record at `offset`, corrected (and reported) if one bit is wrong; None when it cannot be read as a record."""
+async def remove_quietly(disk: Disk, path: str) -> None:
+    """Remove a file that may be there; if it cannot be helped, it goes with the next start."""
+    with suppress(DiskError):
+        await disk.unlink(path)
+
+
+async def read_at(
+    file: File, offset: int, seed: int, findings: list[Finding], cipher: FileCipher | None = None
+) -> record.Record | None:
+    """The record at `offset`, in the clear, corrected (and reported) if one bit is wrong; None when it cannot be read
+    as a record.
+    """
     data = file.pread_cached(READ_SIZE, offset)
     if data is None:
         data = await file.pread(READ_SIZE, offset)
@@ -180,7 +252,7 @@ async def read_at(file: File, offset: int, seed: int, findings: list[Finding]) -
             place = offset + bit // 8
             findings.append(Finding("corrected", file.path, place, place + 1, text=f"bit {bit % 8}"))
             found = record.unpack(whole, 0, offset, seed)
-    return found
+    return found if found is None or cipher is None else cipher.open_record(found)
 
 
 READ_SIZE = 1024
@@ -191,7 +263,10 @@ CORRECTION_SIZE = 1024 * 1024
 class Scan:
     """What stands in a segment."""
 
+    raw: bytearray
+    """The file's bytes, corrected."""
     data: bytearray
+    """The same with the content of records in the clear: what `records` tells the places of."""
     records: list[hot.Found]
     holes: list[tuple[int, int]]
     """Ranges that hold something else than valid records and zeros, and zeros with records behind them."""
@@ -204,19 +279,28 @@ class Scan:
     findings: list[Finding]
 
 
-def scan(data: bytearray, seed: int, path: str, start: int = DATA_START) -> Scan:
-    """Walk the records of a whole segment file. Corrections are made in `data`."""
-    result = Scan(data, [], [], start, True, [], [])
-    position = start
+def scan(data: bytearray, seed: int, path: str, start: int = DATA_START, cipher: FileCipher | None = None) -> Scan:
+    """Walk the records of a whole segment file. Corrections are made in `data`. What does not open is a hole."""
+    result = Scan(data, data, [], [], start, True, [], [])
+    _walk(result, seed, path, start)
+    if cipher is not None:
+        result.data = bytearray(data)
+        result.records, broken = cipher.open_all(result.data, result.records)
+        result.holes = sorted(result.holes + broken)
+    return result
+
+
+def _walk(result: Scan, seed: int, path: str, position: int) -> None:
+    data = result.raw
     while True:
         found, position = hot.scan(data, position, 0, seed)
         result.records += found
         if found:
             result.end = position
             if found[-1][2] == record.FOOTER:
-                return result
+                return
         if find_content(data, position) is None:
-            return result
+            return
         corrected = record.correct(data, position, 0, seed) if position + hot.HEADER_SIZE <= len(data) else None
         if corrected is not None:
             whole, bit = corrected
@@ -229,7 +313,7 @@ def scan(data: bytearray, seed: int, path: str, start: int = DATA_START) -> Scan
         if following is None:
             result.holes.append((position, len(data.rstrip(b"\0"))))
             result.clean = False
-            return result
+            return
         result.holes.append((position, following))
         position = following
 

@@ -10,14 +10,18 @@ File names carry the index: `<index>.snap`. The group and the store are named in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tnats.runtime.api import Clock, Disk, DiskError
-from tnats.storage import record, segment
+from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFull
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 CHUNK_BYTES = 256 * 1024
 SUFFIX = ".snap"
@@ -44,6 +48,7 @@ class SnapshotStore:
         *,
         group: str,
         store_id: bytes,
+        keys: KeyRing | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -51,6 +56,7 @@ class SnapshotStore:
         self._directory = directory
         self._group = group
         self._store_id = store_id
+        self._keys = keys
         self.findings: list[Finding] = []
 
     async def save(self, index: int, term: int, pieces: Iterable[bytes]) -> None:
@@ -108,6 +114,7 @@ class SnapshotStore:
     async def _write(self, path: str, index: int, term: int, pieces: Iterable[bytes]) -> None:
         seed = int.from_bytes(self._entropy(4), "little")
         header = SegmentHeader(segment.SNAPSHOT, index, self._group, self._store_id, seed, self._clock.wall_ns())
+        header, cipher = segment.new_header(header, self._keys)
         file = await self._disk.open(path, create=True)
         try:
             await file.truncate(0)
@@ -115,7 +122,8 @@ class SnapshotStore:
             end = DATA_START
             count = 0
             for chunk in _chunks(pieces):
-                packed = record.pack_one(record.CHUNK, offset=end, seed=seed, index=count, stamp=term, body=chunk)
+                records: list[hot.Record] = [(record.CHUNK, 0, count, term, b"", b"", chunk)]
+                packed, _ = hot.pack(records if cipher is None else cipher.seal(records, end), end, seed, end)
                 file.pwrite([packed], end)
                 end += len(packed)
                 count += 1
@@ -131,7 +139,7 @@ class SnapshotStore:
             data = bytearray(await file.pread(file.size(), 0))
         finally:
             file.close()
-        header, findings = segment.read_header(data, path)
+        header, findings = segment.read_header(data, path, self._keys)
         self.findings += findings
         if header is None or (header.role, header.group, header.store_id, path) != (
             segment.SNAPSHOT,
@@ -140,11 +148,11 @@ class SnapshotStore:
             f"{self._directory}/{header.number:020d}{SUFFIX}",
         ):
             return None
-        scan = segment.scan(data, header.seed, path)
+        scan = segment.scan(data, header.seed, path, cipher=segment.cipher_of(header, self._keys))
         self.findings += scan.findings
         if not scan.records or scan.holes:
             return None
-        *chunks, footer = (record.take_apart(data, found, 0) for found in scan.records)
+        *chunks, footer = (record.take_apart(scan.data, found, 0) for found in scan.records)
         is_whole = footer.kind == record.FOOTER and footer.stamp == len(chunks)
         if not is_whole or any((each.kind, each.index) != (record.CHUNK, at) for at, each in enumerate(chunks)):
             return None

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -30,7 +32,8 @@ import trio
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.commit_log import LocalLog
-from tnats.storage.errors import StorageError, StoreFrozen, StoreRefused
+from tnats.storage.encryption import Encryption
+from tnats.storage.errors import LogRemoved, StorageError, StoreFrozen, StoreRefused
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.journal_open import open_journal
 from tnats.storage.record import Finding, alarms
@@ -39,6 +42,9 @@ from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
 from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 from tnats.storage.used import UsedSequences
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 IDENTITY = 4
 """Segment role of the identity file."""
@@ -53,6 +59,7 @@ FILE_BYTES_MAX = 64 * 1024
 class StoreOptions:
     journal: JournalOptions = attrs.field(factory=JournalOptions)
     streams: StreamLogOptions = attrs.field(factory=StreamLogOptions)
+    encryption: Encryption | None = None
 
 
 @attrs.define
@@ -90,7 +97,9 @@ class Store:
         options: StoreOptions,
         lock: DirectoryLock,
         store_id: bytes,
+        keys: KeyRing | None = None,
     ) -> None:
+        self._keys = keys
         self._disk = disk
         self._clock = clock
         self._entropy = entropy
@@ -106,12 +115,13 @@ class Store:
         self._streams: dict[str, OpenStream] = {}
         self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
         self._adopted: set[str] = set()
+        self._shortening = trio.Lock()
         self._boot_id = ""
         self._marked_boot_id = ""
         """What the marker names: the boot of the last run as long as what was lost with it is not accounted for."""
         self._ended_clean = False
         """Whether the last run ended in order."""
-        self._used = UsedSequences(disk, clock, entropy, f"{root}/used", store_id)
+        self._used = UsedSequences(disk, clock, entropy, f"{root}/used", store_id, keys)
         self.journal: Journal
 
     @property
@@ -153,6 +163,7 @@ class Store:
             note=commit.note[: NOTE.size],
             first_sequence=None if name in self._adopted else first_sequence,
             erase_again=not self._ended_clean,
+            keys=self._keys,
         )
         # No sequence is given out twice: what the journal has lost may have used as many as fit into the lost bytes.
         if name in self._adopted:
@@ -231,20 +242,45 @@ class Store:
             except StorageError:
                 pass  # in `health` already; the next part tries again
 
+    @property
+    def stale_paths(self) -> list[str]:
+        """Files that are not encrypted as new ones are."""
+        paths = self.journal.stale_paths
+        for stream in self._streams.values():
+            paths += [each.path for each in stream.log.segments.values() if each.is_stale]
+        return [*paths, f"{self._root}/used"] if self._used.is_stale else paths
+
+    async def renew(self) -> None:
+        """Write anew what is not encrypted as new files are, one file at a time. Raises StorageError.
+
+        What is damaged, and what a full disk has no room for, stays: `stale_paths`.
+        """
+        for stream in list(self._streams.values()):
+            while await stream.log.rewrite():
+                pass
+        await self.shorten()
+        await self._note_used()
+
     async def shorten(self) -> None:
         """Checkpoint whoever holds back an old part of the journal, and release the parts."""
+        async with self._shortening:
+            await self._shorten()
+
+    async def _shorten(self) -> None:
         journal = self.journal
         while journal.old_parts:
             part = journal.old_parts[0]
             for group in journal.needing(part):
                 owner = self._owners.get(group.name)
                 stream = self._streams.get(group.name)
-                if owner is not None:
-                    await owner()
-                elif stream is not None:
-                    await stream.checkpoint(journal)
+                with suppress(LogRemoved):
+                    if owner is not None:
+                        await owner()
+                    elif stream is not None:
+                        await stream.checkpoint(journal)
             for group in journal.needing(part):
-                await journal.write_forward(group, part)
+                with suppress(LogRemoved):
+                    await journal.write_forward(group, part)
             if not await journal.release():
                 return
             await self._note_used()  # behind the release: on a full disk that is what makes room
@@ -303,6 +339,7 @@ class Store:
             journal_directory,
             store_id=self.store_id,
             options=self._options.journal,
+            keys=self._keys,
         )
         if not is_new and self.journal.was_empty:
             self._findings.append(Finding("missing", journal_directory, text="all parts of the journal"))
@@ -345,7 +382,7 @@ class Store:
         for entry in await self._disk.list(path):
             if entry.name.endswith(".seg"):
                 file = await self._disk.open(f"{path}/{entry.name}", readonly=True)
-                header, _ = segment.read_header(await file.pread(DATA_START, 0), file.path)
+                header, _ = segment.read_header(await file.pread(DATA_START, 0), file.path, self._keys)
                 file.close()
                 if header is not None and (header.role, header.store_id) == (segment.STREAM, self.store_id):
                     votes[header.group] = votes.get(header.group, 0) + 1
@@ -434,13 +471,54 @@ async def open_store(
         await disk.sync_dir(directory)
         findings: list[Finding] = []
         store_id = await _identify(disk, clock, entropy, root, findings)
-        store = Store(disk, clock, entropy, root, options, lock, store_id)
+        keys = make_keys(options.encryption, store_id, entropy)
+        await refuse_unopenable(disk, root, keys)
+        store = Store(disk, clock, entropy, root, options, lock, store_id, keys)
         store._findings += findings
         await store.start(boot_id)
     except BaseException:
         lock.release()
         raise
     return store
+
+
+def make_keys(encryption: Encryption | None, store_id: bytes, entropy: Callable[[int], bytes]) -> KeyRing | None:
+    """The keys of the store `store_id`."""
+    if encryption is None:
+        return None
+    from tnats.storage.cipher import KeyRing  # the ciphers' library takes memory, which most servers can do without
+
+    return KeyRing(encryption, store_id, entropy)
+
+
+async def refuse_unopenable(disk: Disk, root: str, keys: KeyRing | None) -> None:
+    """Raises StoreRefused when a file of the store is encrypted under a key that is not given, before any is touched.
+
+    Without keys the newest part of the journal tells: every start under a key begins one.
+    """
+    paths = [path for path in await _list_paths(disk, f"{root}/journal") if path.endswith(".part")]
+    if keys is None:
+        paths = paths[-1:]
+    else:
+        for directory in await _list_paths(disk, f"{root}/streams"):
+            paths += [path for path in await _list_paths(disk, directory) if path.endswith(".seg")]
+        paths += [path for path in await _list_paths(disk, root) if path.endswith("/used")]
+    for path in paths:
+        file = await disk.open(path, readonly=True)
+        try:
+            segment.read_header(await file.pread(DATA_START, 0), path, keys)
+        finally:
+            file.close()
+
+
+async def _list_paths(disk: Disk, directory: str) -> list[str]:
+    """What stands in a directory; nothing if there is none."""
+    try:
+        return [f"{directory}/{entry.name}" for entry in await disk.list(directory)]
+    except DiskError as exc:
+        if exc.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return []
 
 
 async def refuse_others(disk: Disk, directory: str) -> None:

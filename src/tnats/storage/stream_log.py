@@ -23,19 +23,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from tnats.limits import STREAM_OPEN_SEGMENTS_MAX
+from tnats.limits import STREAM_OPEN_SEGMENTS_MAX, STREAM_REWRITE_BYTES_MAX
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
 from tnats.storage.message_log import Content, Message, sequence_at
+from tnats.storage.packing import Packer
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.stream_rewrite import Rewrite
 from tnats.storage.stream_segment import Segment, merged
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
@@ -70,6 +76,7 @@ class StreamLog:
         name: str,
         store_id: bytes,
         options: StreamLogOptions,
+        keys: KeyRing | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -78,6 +85,7 @@ class StreamLog:
         self.name = name
         self._store_id = store_id
         self._options = options
+        self.keys = keys
         self.index = MessageIndex()
         self.last_time_ns = 0
         self.trouble: StorageError | None = None
@@ -91,6 +99,12 @@ class StreamLog:
         self._doomed: list[Segment] = []
         """Dead segments that the last checkpoint made superfluous."""
         self._writing = trio.Lock()
+        self._maintaining = trio.Lock()
+        """Held by what moves messages and replaces files: checkpoints, releases, rewriting."""
+        self.is_packing = False
+        """Whether sealed segments are to be packed."""
+        self._durable_start = self._noted_start = 1
+        """First sequence as the last checkpoint had it."""
         self.holes: list[tuple[str, int, int]] = []
         """(path, start, end) of what was neither record nor empty when the log was opened."""
         self.noted = (0, 0)
@@ -99,6 +113,10 @@ class StreamLog:
         """Sequence that is known to have been used, and how many behind all that is known may have been used too."""
         self.foreign: list[str] = []
         """Files whose header names another place: kept aside whatever they turn out to be."""
+
+    def begin_at(self, start: int) -> None:
+        """The first sequence as the last durable checkpoint has it."""
+        self._durable_start = self._noted_start = start
 
     def end_recovery(self) -> None:
         """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
@@ -194,15 +212,16 @@ class StreamLog:
         A message is written only if its place is still the one in `places`. Raises StoreFull, StoreFrozen.
         """
         position = 0
+        extra = 0 if self.keys is None else record.SEALED_BYTES_MAX
         while position < len(records):
-            room = await self._room(record.record_size(*records[position][4:]))
+            room = await self._room(record.record_size(*records[position][4:]) + extra)
             batch: list[hot.Record] = []
             while position < len(records):
                 each = records[position]
                 if each[0] == record.MESSAGE and self.index.place(each[2]) != places[position]:
                     position += 1
                     continue
-                size = record.record_size(*each[4:])
+                size = record.record_size(*each[4:]) + extra
                 if batch and (size > room or len(batch) == WRITE_BATCH_MAX):
                     break
                 room -= size
@@ -217,7 +236,8 @@ class StreamLog:
         current = self.current
         assert current is not None
         assert current.file is not None
-        packed, offsets = hot.pack(batch, current.end, current.seed, current.end)
+        sealed = batch if current.cipher is None else current.cipher.seal(batch, current.end)
+        packed, offsets = hot.pack(sealed, current.end, current.seed, current.end)
         try:
             current.file.pwrite([packed], current.end)
         except DiskError as exc:
@@ -275,12 +295,13 @@ class StreamLog:
         path = f"{self.directory}/{number:016d}.seg"
         seed = int.from_bytes(self._entropy(4), "little")
         header = SegmentHeader(segment.STREAM, number, self.name, self._store_id, seed, self._clock.wall_ns())
+        header, cipher = segment.new_header(header, self.keys)
         try:
             file = await segment.create_segment(self._disk, path, header.area(), b"", size=0, durable=False)
         except DiskError as exc:
             raise self._failure(exc) from exc
         self.next_number += 1
-        created = Segment(number, path, seed, DATA_START, file, is_dirty=True, is_new=True)
+        created = Segment(number, path, seed, DATA_START, file, is_dirty=True, is_new=True, cipher=cipher)
         self.segments[number] = created
         return created
 
@@ -343,7 +364,9 @@ class StreamLog:
         if data is None:
             return None
         found = record.unpack(data, 0, offset, holder.seed)
-        return _message(found) if _is_message(found, sequence) else None
+        if found is not None and holder.cipher is not None:
+            found = holder.cipher.open_record(found)
+        return _message(found, holder, sequence)
 
     async def load(self, sequence: int) -> Message:
         message = self.load_nowait(sequence)
@@ -351,16 +374,16 @@ class StreamLog:
             return message
         place = self._live_place(sequence)
         holder = self.segments[place >> 32]
-        found = None
         try:
             file = await self._open(holder)
             said: list[Finding] = []
-            found = await segment.read_at(file, place & 0xFFFFFFFF, holder.seed, said)
+            found = await segment.read_at(file, place & 0xFFFFFFFF, holder.seed, said, holder.cipher)
+            message = _message(found, holder, sequence)
             self._report(said)
         except DiskError:
             if self.index.place(sequence) == place:
                 raise
-        if not _is_message(found, sequence):
+        if message is None:
             if self.index.place(sequence) != place:  # moved or removed meanwhile
                 return await self.load(sequence)
             holder.is_damaged = True
@@ -368,7 +391,7 @@ class StreamLog:
             end = start + self.index.size(sequence)
             self._report([Finding("damaged", holder.path, start, end, group=self.name, text=f"message {sequence}")])
             raise DataDamaged(f"message {sequence} of stream {self.name} cannot be read ({holder.path})")
-        return _message(found)
+        return message
 
     def _report(self, findings: list[Finding]) -> None:
         """Once each, however often the place is read."""
@@ -385,12 +408,23 @@ class StreamLog:
     async def _open(self, holder: Segment) -> File:
         if holder.file is None:
             file = await self._disk.open(holder.path)
+            packer = await self._packer(holder, file) if holder.is_packed else None
             if holder.file is None:
-                holder.file = file
+                holder.file, holder.packer = file, packer
                 self._close_surplus(holder)
             else:
                 file.close()
         return holder.file
+
+    async def _packer(self, holder: Segment, file: File) -> Packer:
+        """What expands the messages of a packed segment. Without its dictionary they cannot be read."""
+        said: list[Finding] = []
+        for offset in holder.dictionaries:
+            found = await segment.read_at(file, offset, holder.seed, said, holder.cipher)
+            if found is not None and found.kind == record.DICTIONARY:
+                self._report(said)
+                return Packer(found.body)
+        return Packer(b"")
 
     def _close_surplus(self, keep: Segment) -> None:
         idle = [
@@ -399,9 +433,7 @@ class StreamLog:
             if each.file is not None and not each.is_dirty and each not in (self.current, keep)
         ]
         for each in idle[: max(0, len(idle) - STREAM_OPEN_SEGMENTS_MAX)]:
-            assert each.file is not None
-            each.file.close()
-            each.file = None
+            each.close()
 
     async def sequence_at(self, time_ns: int) -> int:
         return await sequence_at(self, time_ns)
@@ -412,12 +444,13 @@ class StreamLog:
         """See `MessageLog`. What the entries applied so far did must be durable in the journal (`Journal.flush`)."""
         if isinstance(self.trouble, StoreFrozen):
             raise self.trouble
-        try:
-            return await self._checkpoint()
-        except StoreFull:
-            if not await self._give_up_dead():
-                raise
-            return await self._checkpoint()
+        async with self._maintaining:
+            try:
+                return await self._checkpoint()
+            except StoreFull:
+                if not await self._give_up_dead():
+                    raise
+                return await self._checkpoint()
 
     async def _checkpoint(self) -> bytes:
         self.trouble = None
@@ -425,6 +458,7 @@ class StreamLog:
         if self.trouble is not None:
             raise self.trouble
         state = (self.index.start, self.index.last, self.index.messages, self.index.bytes)
+        self._noted_start = self.index.start
         try:
             async with self._writing:
                 await self._compact()
@@ -472,7 +506,7 @@ class StreamLog:
                     self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
                     self._doomed.append(each)
             found = bool(self._doomed)
-        await self.release()
+        await self._release()
         return found
 
     async def _write_removals(self) -> list[Segment]:
@@ -511,6 +545,8 @@ class StreamLog:
                 file.pwrite([packed], offset)
             else:
                 holder.is_damaged = True
+            first, last = holder.sampled
+            holder.is_stale |= first <= sequence <= last
             holder.erasures.popleft()
 
     async def _compact(self) -> None:
@@ -518,7 +554,7 @@ class StreamLog:
         for each in list(self.segments.values()):
             if each is self.current or each.is_damaged or not each.live:
                 continue
-            if each.live_bytes >= self._options.compact_below * (each.end - DATA_START):
+            if each.live_bytes >= self._options.compact_below * each.used_bytes:
                 continue
             records: list[hot.Record] = []
             places = []
@@ -547,11 +583,62 @@ class StreamLog:
                 await self._write(records, places)
 
     async def release(self) -> None:
+        async with self._maintaining:
+            await self._release()
+            self._durable_start = self._noted_start
+            await self._rewrite_stale(STREAM_REWRITE_BYTES_MAX)
+
+    async def rewrite(self) -> bool:
+        """Write some of the segments anew that are not as they should be; whether there are more. Raises StoreFrozen.
+
+        They should be under the present key, and packed if `is_packing` says so. On a disk that is full, and where
+        there is damage, they stay as they are.
+        """
+        async with self._maintaining:
+            if isinstance(self.trouble, StoreFrozen):
+                raise self.trouble
+            await self._sync_segments(self._doomed)
+            return await self._rewrite_stale(STREAM_REWRITE_BYTES_MAX)
+
+    @property
+    def stale_segments(self) -> list[Segment]:
+        """Sealed segments that are to be written anew."""
+        return [
+            each
+            for each in self.segments.values()
+            if (each.is_stale or each.is_packed != self.is_packing)
+            and each.live
+            and each is not self.current
+            and not each.is_damaged
+            and each not in self._doomed
+        ]
+
+    async def _rewrite_stale(self, bytes_max: int) -> bool:
+        for each in self.stale_segments:
+            if bytes_max <= 0:
+                return True
+            bytes_max -= each.end
+            seed = int.from_bytes(self._entropy(4), "little")
+            version = record.FORMAT_VERSION if self.is_packing else record.PLAIN_VERSION
+            header = SegmentHeader(
+                segment.STREAM, each.number, self.name, self._store_id, seed, self._clock.wall_ns(),
+                version=version, is_packed=self.is_packing,
+            )  # fmt: skip
+            pending = [*self._new_gaps, (self._durable_start, self.index.start - 1)]
+            try:
+                found = await Rewrite(self._disk, self.index, each, self.keys, pending).run(header)
+            except DiskError as exc:
+                if exc.errno in NO_SPACE:
+                    return False
+                raise self.freeze(exc) from exc
+            each.is_damaged |= bool(found)
+            self._report([attrs.evolve(finding, group=self.name) for finding in found])
+        return False
+
+    async def _release(self) -> None:
         for each in self._doomed:
             try:
-                if each.file is not None:
-                    each.file.close()
-                    each.file = None
+                each.close()
                 if each.is_damaged:
                     await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
                     aside = f"{self.directory}/{QUARANTINE}/{each.path.rpartition('/')[2]}"
@@ -565,19 +652,19 @@ class StreamLog:
 
     async def close(self) -> None:
         for each in self.segments.values():
-            if each.file is not None:
-                each.file.close()
-                each.file = None
+            each.close()
 
 
-SIZE_SLACK = 16
-"""A record takes at most this much more than the size that NATS counts for its message."""
+SIZE_SLACK = 48
+"""A record takes at most this much more than the size that NATS counts for its message, encrypted or not."""
 
 
-def _is_message(found: record.Record | None, sequence: int) -> bool:
-    return found is not None and found.kind == record.MESSAGE and found.index == sequence
-
-
-def _message(found: record.Record | None) -> Message:
-    assert found is not None
-    return Message(found.index, found.stamp, found.key, found.head, found.body)
+def _message(found: record.Record | None, holder: Segment, sequence: int) -> Message | None:
+    """The message of a record, if it is the one that is looked for."""
+    if found is None or found.index != sequence:
+        return None
+    if found.kind == record.PACKED and holder.packer is not None:
+        return holder.packer.expand(found)
+    if found.kind != record.MESSAGE:
+        return None
+    return Message(sequence, found.stamp, found.key, found.head, found.body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
@@ -16,6 +17,9 @@ from tnats.storage.index import LOST, MessageIndex
 from tnats.storage.segment import SegmentHeader
 from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_segment import Segment
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 
 async def open_stream_log(
@@ -31,6 +35,7 @@ async def open_stream_log(
     first_sequence: int | None = 1,
     erase_again: bool = False,
     readonly: bool = False,
+    keys: KeyRing | None = None,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
 
@@ -42,7 +47,7 @@ async def open_stream_log(
     if not readonly:
         await disk.mkdir(directory)
         await disk.sync_dir(directory.rpartition("/")[0])
-    log = StreamLog(disk, clock, entropy, directory, name, store_id, options)
+    log = StreamLog(disk, clock, entropy, directory, name, store_id, options, keys)
     await _Opening(log, disk, store_id, erase_again=erase_again, readonly=readonly).run(note, first_sequence)
     return log
 
@@ -70,6 +75,7 @@ class _Opening:
             self.durable = (durable[0], durable[1])
             log.noted = (last, messages)
         log.index = MessageIndex(start)
+        log.begin_at(start)
         for entry in reversed(await self.disk.list(log.directory)):
             path = f"{log.directory}/{entry.name}"
             stem, _, extension = entry.name.partition(".")
@@ -89,15 +95,20 @@ class _Opening:
         log = self.log
         file = await self.disk.open(path, readonly=self.readonly)
         data = bytearray(await file.pread(size, 0))
-        header, findings = segment.read_header(data, path)
+        header, findings = segment.read_header(data, path, log.keys)
         log.findings += findings
         if header is not None and not self.is_ours(header, number):
             log.foreign.append(path)
             header = None
-        scan = None if header is None else segment.scan(data, header.seed, path)
+        cipher = None if header is None else segment.cipher_of(header, log.keys)
+        scan = None if header is None else segment.scan(data, header.seed, path, cipher=cipher)
         holder = Segment(
             number, path, header.seed if header is not None else 0, len(data), file, is_dirty=True, is_new=True
         )
+        holder.cipher = cipher
+        if header is not None:
+            holder.is_stale = not segment.is_current(header, log.keys)
+            holder.is_packed = header.is_packed
         log.segments[number] = holder
         holes = [(0, max(1, len(data)))] if scan is None else scan.holes
         holder.is_damaged = bool(holes)
@@ -108,12 +119,13 @@ class _Opening:
                 for offset, value in scan.corrected:
                     file.pwrite([bytes([value])], offset)
                 self.write_again(holder, file, data)
-            if not self.take_run(holder, scan.records, data):
-                for found in reversed(scan.records):
-                    self.take(holder, found, data)
+            records = holder.find_packed(scan.records) if holder.is_packed else scan.records
+            if not self.take_run(holder, records, scan.data):
+                for found in reversed(records):
+                    self.take(holder, found, scan.data)
             sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
             is_open_end = not holes and not sealed and scan.end == len(data) and not self.readonly
-            if number + 1 == log.next_number and is_open_end:
+            if number + 1 == log.next_number and is_open_end and not holder.is_stale:
                 log.current = holder
                 return
         file.close()

@@ -13,11 +13,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.record import Finding
 from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 USED_BYTES_MAX = 64 * 1024 * 1024
 
@@ -25,16 +29,27 @@ USED_BYTES_MAX = 64 * 1024 * 1024
 class UsedSequences:
     """The highest sequence that each stream is known to have used, by name."""
 
-    def __init__(self, disk: Disk, clock: Clock, entropy: Callable[[int], bytes], path: str, store_id: bytes) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        entropy: Callable[[int], bytes],
+        path: str,
+        store_id: bytes,
+        keys: KeyRing | None = None,
+    ) -> None:
         self._disk = disk
         self._clock = clock
         self._entropy = entropy
         self._path = path
         self._store_id = store_id
+        self._keys = keys
         self._noted: dict[str, tuple[int, int]] = {}
         """Name: number of the stream's group, sequence."""
         self._saved: dict[str, tuple[int, int]] = {}
         """What the file is known to say."""
+        self.is_stale = False
+        """The file is not encrypted as new ones are."""
         self.findings: list[Finding] = []
 
     def last(self, name: str, number: int | None) -> int:
@@ -54,17 +69,18 @@ class UsedSequences:
             if exc.errno != errno.ENOENT:
                 raise
             return
-        header, findings = segment.read_header(data, self._path)
+        header, findings = segment.read_header(data, self._path, self._keys)
         if header is None or (header.role, header.store_id) != (segment.USED, self._store_id):
             self.findings.append(self._rebuilt(len(data)))
             return
-        scan = segment.scan(data, header.seed, self._path)
+        self.is_stale = not segment.is_current(header, self._keys)
+        scan = segment.scan(data, header.seed, self._path, cipher=segment.cipher_of(header, self._keys))
         self.findings += findings + scan.findings
         if scan.holes:
             self.findings.append(self._rebuilt(len(data)))
         for found in scan.records:
             if found[2] == record.USED:
-                taken = record.take_apart(data, found, 0)
+                taken = record.take_apart(scan.data, found, 0)
                 name, last = taken.key.decode(), max(taken.index, self.last(taken.key.decode(), taken.group))
                 self._noted[name] = (taken.group, last)
 
@@ -76,19 +92,23 @@ class UsedSequences:
 
         A disk that refuses leaves the file behind, which is no reason to stop: the journal has its own say about it.
         """
-        if used == self._saved:
+        if used == self._saved and not self.is_stale:
             return
         seed = int.from_bytes(self._entropy(4), "little")
         header = SegmentHeader(segment.USED, 0, "used", self._store_id, seed, self._clock.wall_ns())
+        header, cipher = segment.new_header(header, self._keys)
         records: list[hot.Record] = [
             (record.USED, number, last, 0, name.encode(), b"", b"") for name, (number, last) in used.items()
         ]
         filler: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(BLOCK_SIZE))
-        packed, _ = hot.pack([*records, filler, *records], DATA_START, seed, DATA_START)
+        records = [*records, filler, *records]
+        sealed = records if cipher is None else cipher.seal(records, DATA_START)
+        packed, _ = hot.pack(sealed, DATA_START, seed, DATA_START)
         try:
             await self._disk.write_file(self._path, bytes(header.area()) + bytes(packed))
         except DiskError:
             with suppress(DiskError):
                 await self._disk.unlink(self._path + ".tmp")
             return
+        self.is_stale = False
         self._saved, self._noted = dict(used), dict(used)

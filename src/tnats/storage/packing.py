@@ -1,0 +1,77 @@
+"""Packed messages: compressed one by one, against a dictionary that their segment begins with.
+
+Each message keeps a record of its own, so that reading, erasing and the correction of bits work as for any other; the
+dictionary is what makes small messages that resemble each other small. It is the content of the segment's first
+messages, and stands in the segment twice: damage to one record does not take others with it.
+
+Only sealed segments are packed (`stream_rewrite`): what is written on the way of a publish is never compressed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import zstandard
+
+from tnats.storage import hot, record
+from tnats.storage.message_log import Message
+
+LEVEL = 3
+DICTIONARY_BYTES = 8 * 1024
+_HEAD_SIZE = struct.Struct("<H")
+
+
+def dictionary_of(contents: Iterable[bytes]) -> tuple[bytes, int]:
+    """A dictionary made of the first of these contents, and of how many."""
+    parts: list[bytes] = []
+    size = 0
+    for content in contents:
+        if size >= DICTIONARY_BYTES:
+            break
+        parts.append(content[: DICTIONARY_BYTES - size])
+        size += len(parts[-1])
+    return b"".join(parts), len(parts)
+
+
+class Packer:
+    """Compresses and expands the messages of one segment."""
+
+    __slots__ = ("_compressor", "_expander")
+
+    def __init__(self, dictionary: bytes) -> None:
+        known = None
+        if dictionary:
+            known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self._expander = zstandard.ZstdDecompressor(dict_data=known)
+        self._compressor = zstandard.ZstdCompressor(
+            LEVEL, dict_data=known, write_checksum=False, write_content_size=False, write_dict_id=False
+        )
+
+    def pack(self, message: hot.Record) -> hot.Record | None:
+        """The packed record of a message's record; None when it would not be smaller."""
+        _, _, sequence, time_ns, subject, head, body = message
+        content, flag = (
+            (_HEAD_SIZE.pack(len(head)) + bytes(head) + bytes(body), record.PACKED_HEAD) if head else (body, 0)
+        )
+        packed = self._compressor.compress(content)
+        if len(packed) >= len(head) + len(body):
+            return None
+        return (record.PACKED, len(head) + len(body) | flag, sequence, time_ns, subject, b"", packed)
+
+    def expand(self, found: record.Record) -> Message | None:
+        """The message of a packed record; None when it does not expand to what it says."""
+        size = found.group & ~record.PACKED_HEAD
+        has_head = found.group & record.PACKED_HEAD
+        try:
+            content = self._expander.decompress(found.body, size + (_HEAD_SIZE.size if has_head else 0))
+        except zstandard.ZstdError:
+            return None
+        head = b""
+        if has_head:
+            (head_size,) = _HEAD_SIZE.unpack_from(content)
+            head = content[_HEAD_SIZE.size : _HEAD_SIZE.size + head_size]
+            content = content[_HEAD_SIZE.size + head_size :]
+        if len(head) + len(content) != size:
+            return None
+        return Message(found.index, found.stamp, found.key, head, content)
