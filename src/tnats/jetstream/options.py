@@ -6,6 +6,7 @@ import attrs
 
 from tnats.jetstream.stream.quotas import AccountLimits
 from tnats.limits import MIB
+from tnats.storage.encryption import Encryption
 
 
 @attrs.frozen
@@ -18,6 +19,8 @@ class JetStreamOptions:
     domain: str = ""
     sync_interval_ns: int = 0
     """0: a publish is acknowledged when it is durable. Otherwise power loss may take what came in the last interval."""
+    encryption: Encryption | None = None
+    """How the store is encrypted."""
     max_memory: int = -1
     max_file: int = -1
     is_strict: bool = True

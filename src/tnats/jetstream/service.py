@@ -87,7 +87,9 @@ class JetStream:
             runtime.chance.entropy,
             options.store_dir,
             boot_id=runtime.process.boot_id(),
-            options=StoreOptions(journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns)),
+            options=StoreOptions(
+                journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns), encryption=options.encryption
+            ),
         )
         for finding in self._store.findings:  # what streams find is told with each
             self.log.warn(f"JetStream store: {finding}")
@@ -126,8 +128,24 @@ class JetStream:
                 account.start()
                 self.api.serve(account)
             self.is_ready = True
+            if self._store.stale_paths:
+                nursery.start_soon(self._renew_files)
             task_status.started()
             await trio.Event().wait()
+
+    async def _renew_files(self) -> None:
+        """Bring the store under the present key: while it is served, one file at a time."""
+        self.log.info(f"JetStream store: {len(self._store.stale_paths)} files are to be encrypted anew")
+        try:
+            await self._store.renew()
+        except (StorageError, DiskError) as failure:
+            self.log.error(f"JetStream store: encrypting it anew stopped: {failure}")
+        left = self._store.stale_paths
+        if left:
+            text = "are not under the present key yet; keep the previous key until the next start: "
+            self.log.warn(f"JetStream store: {len(left)} files {text}{', '.join(left[:3])}")
+        else:
+            self.log.info("JetStream store: all files are under the present key; the previous one is needed no more")
 
     async def _make_host(self, nursery: trio.Nursery) -> Host:
         catalogue = Catalogue(self._store.journal)

@@ -17,6 +17,7 @@ from tnats.jetstream.stream.quotas import AccountLimits
 from tnats.runtime.api import Runtime
 from tnats.server.config.jetstream import DYNAMIC
 from tnats.server.config.options import Options
+from tnats.storage.encryption import Cipher, Encryption
 
 if TYPE_CHECKING:
     from tnats.server.node import Node
@@ -51,6 +52,7 @@ def jetstream_options(runtime: Runtime, options: Options, name: str, server_id: 
         server_id=server_id,
         domain=given.domain,
         sync_interval_ns=0 if is_always else interval_ns,
+        encryption=Encryption(given.key, Cipher(given.cipher), given.prev_key) if given.key else None,
         max_memory=_memory_max(runtime, given.max_memory_store),
         max_file=given.max_file_store,
         is_strict=given.strict,

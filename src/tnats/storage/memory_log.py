@@ -20,6 +20,7 @@ class MemoryLog:
         self.trouble: StorageError | None = None
         self.findings: list[Finding] = []
         self.unwritten_bytes = 0
+        self.is_packing = False
         self._messages: dict[int, Content] = {}
 
     def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:

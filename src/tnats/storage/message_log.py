@@ -50,6 +50,9 @@ class MessageLog(Protocol):
     def findings(self) -> list[Finding]:
         """What opening and reading brought to light."""
 
+    is_packing: bool
+    """Whether files are to be compressed once nothing more is appended to them."""
+
     def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:
         """What a message counts toward `bytes`, as NATS counts it for this kind of storage."""
 

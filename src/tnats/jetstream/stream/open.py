@@ -19,7 +19,7 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import entries, snapshot
-from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.config import Compression, Storage, StreamConfig
 from tnats.jetstream.stream.entries import Append, Configure
 from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.note import Note
@@ -68,6 +68,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     if host.store.lost_unsynced and host.options.sync_interval_ns:
         passed_over.append(_pass_over_unsynced(log))
     group = host.store.journal.group(record.group)
+    log.is_packing = machine.config.compression == Compression.S2
     service = StreamService(host, account, record, machine, store, group)
     host.store.own(record.group, service.checkpoint)
     if machine.config != record.config:  # the catalogue is ahead: power was lost in the middle of an update

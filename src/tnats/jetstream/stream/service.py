@@ -30,7 +30,7 @@ from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
-from tnats.jetstream.stream.config import Retention, Storage, StreamConfig
+from tnats.jetstream.stream.config import Compression, Retention, Storage, StreamConfig
 from tnats.jetstream.stream.entries import (
     Append,
     Configure,
@@ -184,6 +184,7 @@ class StreamService:
             or config.allow_atomic
             or config.allow_batched
         )
+        self.store.log.is_packing = config.compression == Compression.S2
         self._republisher = None
         if config.republish is not None and config.republish.dest:
             self._republisher = Republisher(config, self.host.draw)
@@ -260,6 +261,10 @@ class StreamService:
             self._apply(entry, done)
             return
         body = encode(entry)
+        if not self._pending and self._group.write_nowait(body):
+            self.applied_index += 1
+            self._apply(entry, done)
+            return
         self._pending.append((entry, len(body), done))
         self._pending_bytes += len(body)
         if isinstance(entry, Append):

@@ -111,9 +111,14 @@ class JetStreamOptions(Section):
         doc="encrypts the store",
     )
     prev_key: str = option(
-        TEXT, "", aliases=("prev_ek", "prev_encryption_key"), secret=True, feature=Feature.STORE_ENCRYPTION
+        TEXT,
+        "",
+        aliases=("prev_ek", "prev_encryption_key"),
+        secret=True,
+        feature=Feature.STORE_ENCRYPTION,
+        doc="what the store is encrypted under so far; it is written anew under `key`",
     )
-    cipher: str = option(CIPHER, "chacha")
+    cipher: str = option(CIPHER, "chacha", feature=Feature.STORE_ENCRYPTION)
     strict: bool = option(BOOLEAN, True, doc="unknown fields in API requests are errors")
     unique_tag: str = option(Reader("string", _tag), "", doc="tag prefix that replicas may not share")
     extension_hint: str = option(TEXT, "")
