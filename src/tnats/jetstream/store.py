@@ -94,13 +94,22 @@ class IndexedStore:
 
     def _remember(self, first: int, messages: Sequence[Content]) -> None:
         recent = self._recent
+        if len(messages) == 1:
+            recent[first] = content = messages[0]
+            self._recent_bytes += len(content[1]) + len(content[2]) + RECENT_COST
+            if self._recent_bytes > self._recent_bytes_max:
+                self._forget_half()
+            return
         recent.update(zip(range(first, first + len(messages)), messages, strict=True))
         self._recent_bytes += sum([len(head) + len(body) for _, head, body in messages]) + RECENT_COST * len(messages)
         if self._recent_bytes > self._recent_bytes_max:
-            # The older half goes at once: taking the first of a dictionary again and again is slow.
-            kept = list(recent.items())[len(recent) // 2 :]
-            self._recent = dict(kept)
-            self._recent_bytes = sum([len(head) + len(body) + RECENT_COST for _, (_, head, body) in kept])
+            self._forget_half()
+
+    def _forget_half(self) -> None:
+        """The older half goes at once: taking the first of a dictionary again and again is slow."""
+        kept = list(self._recent.items())[len(self._recent) // 2 :]
+        self._recent = dict(kept)
+        self._recent_bytes = sum([len(head) + len(body) + RECENT_COST for _, (_, head, body) in kept])
 
     def skip(self, seq: int, ts_ns: int) -> None:
         self.last_time_ns = ts_ns

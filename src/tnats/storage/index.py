@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from tnats.errors import ensure
+from tnats.errors import InvariantBroken, ensure
 
 CHUNK_BITS = 10
 CHUNK_SIZE = 1 << CHUNK_BITS
@@ -114,7 +114,8 @@ class MessageIndex:
                 self._unordered = True
             chunk = self._chunks[number] = _Chunk()
         slot = sequence & CHUNK_SIZE - 1
-        ensure(chunk.places[slot] == LOST and sequence >= self.start, f"sequence {sequence} is put twice")
+        if chunk.places[slot] != LOST or sequence < self.start:
+            raise InvariantBroken(f"sequence {sequence} is put twice")
         identity = self._ids.get(subject)
         if identity is None:
             identity = self._new_id(subject, sequence)
@@ -140,6 +141,32 @@ class MessageIndex:
                 self._first = sequence
             self.last = sequence
         elif sequence < self._first:
+            self._first = sequence
+
+    def put_next(self, subject: bytes, size: int, place: int, time_ns: int) -> None:
+        """`put` for the sequence behind the last."""
+        sequence = self.last = self.last + 1
+        chunk = self._chunks.get(sequence >> CHUNK_BITS)
+        if chunk is None:
+            chunk = self._chunks[sequence >> CHUNK_BITS] = _Chunk()
+        slot = sequence & CHUNK_SIZE - 1
+        identity = self._ids.get(subject)
+        if identity is None:
+            identity = self._new_id(subject, sequence)
+            self._counts[identity] = 1
+        else:
+            self._counts[identity] += 1
+            self._link(self._lasts[identity], sequence)
+            self._lasts[identity] = sequence
+        chunk.places[slot] = place
+        chunk.subjects[slot] = identity
+        chunk.sizes[slot] = size
+        chunk.times[slot] = time_ns
+        chunk.links[slot] = 0
+        chunk.live += 1
+        self.bytes += size
+        self.messages += 1
+        if self.messages == 1:
             self._first = sequence
 
     def put_run(self, subjects: list[bytes], sizes: list[int], place: int, time_ns: int) -> None:

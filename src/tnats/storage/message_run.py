@@ -67,7 +67,7 @@ class MessageRun(Sequence[Content]):
 
 def subjects_of(messages: Sequence[Content]) -> list[bytes]:
     """The subject of each."""
-    return messages.subjects() if isinstance(messages, MessageRun) else [content[0] for content in messages]
+    return messages.subjects() if type(messages) is MessageRun else [content[0] for content in messages]
 
 
 class HeldRun:

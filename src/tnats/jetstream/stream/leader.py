@@ -528,8 +528,11 @@ class StreamLeader:
         if entry is self._markers:
             self._markers = None
             self._expiries_in_flight -= 1
-        for scheduler in [scheduler for scheduler, firing in self._firing.items() if firing is entry]:
-            del self._firing[scheduler]
+        if self._firing:
+            for scheduler in [scheduler for scheduler, firing in self._firing.items() if firing is entry]:
+                del self._firing[scheduler]
+        if not self._ids:
+            return
         gone = []
         for msg_id, seq in self._ids.items():
             if seq >= entry.next_seq:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.errors import ensure
+from tnats.errors import InvariantBroken
 from tnats.jetstream.api.fields import decode as decode_json
 from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.stream.config import StreamConfig
@@ -95,16 +95,17 @@ class StreamMachine:
 
     def _apply_append(self, entry: Append, applied: Applied) -> None:
         store, seq, ts_ns = self.store, entry.first_seq, entry.ts_ns
-        ensure(seq == store.last_seq + 1, f"stream {self.config.name}: entry at {seq} after {store.last_seq}")
-        applied.first_seq, applied.next_seq = seq, entry.next_seq
+        if seq != store.last_seq + 1:
+            raise InvariantBroken(f"stream {self.config.name}: entry at {seq} after {store.last_seq}")
+        messages = entry.messages
+        applied.first_seq, applied.next_seq = seq, seq + len(messages)
         if self.config.republish is not None:
             self._note_previous(entry, applied)
         if entry.dropped:
             self._append_some(entry, applied)
             return
-        messages = entry.messages
         store.append_run(ts_ns, messages)
-        if not isinstance(messages, MessageRun) or messages.has_headers:
+        if type(messages) is not MessageRun or messages.has_headers:
             for subject, headers, _ in messages:
                 if headers and b"\r\nNats-" in headers:
                     self._note_headers(seq, ts_ns, subject, headers, applied)
