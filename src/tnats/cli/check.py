@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import TextIO
 
 import attrs
 import click
@@ -13,6 +15,7 @@ from tnats.errors import TnatsError
 from tnats.jetstream.stream import entries
 from tnats.runtime.api import Runtime
 from tnats.storage.check import Report, check_store, repair_store
+from tnats.storage.encryption import Encryption
 
 EXIT_CLEAN, EXIT_DAMAGED, EXIT_MISUSE = 0, 1, 2
 
@@ -23,27 +26,41 @@ def sequences_of(body: bytes) -> tuple[int, int] | None:
     return (entry.first_seq, entry.next_seq - 1) if isinstance(entry, entries.Append) else None
 
 
+def encryption(file_key: str, environment: Mapping[str, str]) -> Encryption | None:
+    """The keys to read a store with. Either cipher will do: files say which it is."""
+    previous = environment.get("TNATS_STORE_PREV_KEY", "")
+    key = file_key or environment.get("TNATS_STORE_KEY", "") or previous
+    return Encryption(key, previous_key=previous) if key else None
+
+
 @click.command("check")
 @click.argument("store_dir")
 @click.option("--repair", is_flag=True, help="Write back what other bytes prove: flipped bits, copies of headers.")
+@click.option(
+    "--key-file",
+    type=click.File("r"),
+    help="File with the key of an encrypted store. Or set TNATS_STORE_KEY, and TNATS_STORE_PREV_KEY if it is changing.",
+)
 @json_option
-def command(store_dir: str, repair: bool, as_json: bool) -> int:
+def command(store_dir: str, repair: bool, key_file: TextIO | None, as_json: bool) -> int:
     """Verify the store in STORE_DIR, with its server stopped. Nothing is ever removed.
 
     Exit codes: 0 clean, 1 damage was found (with --repair: damage is left), 2 it could not be checked.
     """
     directory = store_dir.rstrip("/") or "/"
+    file_key = "" if key_file is None else key_file.read().strip()
     exit_code = EXIT_CLEAN
 
     async def check(runtime: Runtime) -> None:
         nonlocal exit_code
         entropy = runtime.chance.rng("check").randbytes
-        report = await check_store(runtime.disk, runtime.clock, entropy, directory, sequences_of)
+        keys = encryption(file_key, runtime.process.environment)
+        report = await check_store(runtime.disk, runtime.clock, entropy, directory, sequences_of, keys)
         written = 0
         if repair and report.corrections:
             await repair_store(runtime.disk, directory, report)
             written = len(report.corrections)
-            left = await check_store(runtime.disk, runtime.clock, entropy, directory, sequences_of)
+            left = await check_store(runtime.disk, runtime.clock, entropy, directory, sequences_of, keys)
             exit_code = EXIT_CLEAN if left.is_clean else EXIT_DAMAGED
         else:
             exit_code = EXIT_CLEAN if report.is_clean else EXIT_DAMAGED
