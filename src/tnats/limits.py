@@ -66,6 +66,9 @@ CLIENT_PULL_STATUSES_MAX = 64
 CLIENT_PULL_RETRY_NS = SECOND_NS // 4
 """How long a reader waits before it asks again a server that did not answer."""
 
+CLIENT_WATCH_LOOK_NS = SECOND_NS
+"""How long a reader of what is there now waits for the next piece before it asks how much is left."""
+
 # ------------------------------------------------------------------ auth
 
 REPLY_GRANTS_MAX = 4096
@@ -128,6 +131,15 @@ CONTROL_LINE_BYTES_MAX = 128 * KIB
 
 PLANS_MAX = 32_768
 """Publish plans kept per account, by subject: a few hundred bytes each, and more per subscriber."""
+
+FAMILIES_MAX = 4096
+"""Prefixes whose subjects are served by one plan, per account."""
+
+FAMILY_SUBJECTS_MAX = 4096
+"""Subjects so served that are remembered, per account, to know one that comes again."""
+
+FAMILY_TARGETS_MAX = 16
+"""Subscriptions of such a plan: each is told the subject at every message."""
 
 PLAN_CELLS_MAX = 4096
 """First tokens told apart when plans go out of date, per account; beyond it all start anew."""

@@ -46,8 +46,6 @@ class Account:
         self.sublist: Sublist[Subscription] = Sublist(cache_entries_max=0)  # the plans are the cache
         self.plans = PlanTable(self.sublist)
         self._mappings: Sequence[Mapping] = ()
-        self.known_plans: dict[bytes, Plan] = {}
-        """By published subject, for clients without permissions of their own; bounded and filled by the hot loop."""
         self.clients: dict[int, Connection] = {}
         """Logged-in client connections by cid."""
         self.closed_traffic = Traffic()
@@ -64,7 +62,8 @@ class Account:
     @mappings.setter
     def mappings(self, mappings: Sequence[Mapping]) -> None:
         self._mappings = mappings
-        self.known_plans.clear()
+        self.plans.known.clear()
+        self.plans.makes_families = not mappings
         for client in self.clients.values():
             client.forget_plans()
 

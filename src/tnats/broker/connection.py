@@ -403,7 +403,7 @@ class Connection:
     def forget_plans(self) -> None:
         """Permissions, account or its mappings have changed."""
         self.inbound.forget()
-        self.inbound.known = None if self.identity.is_restricted else self.account.known_plans
+        self.inbound.known = None if self.identity.is_restricted else self.account.plans.known
 
     def _finish_connect(self) -> None:
         """What CONNECT asks for, once it is admitted."""

@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 
 
-cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
+cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, FAMILY_SUBJECTS_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
 cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX
 cdef Py_ssize_t SLOW_WORK
 cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
@@ -150,9 +150,8 @@ cdef class Subscription:
 @cython.final
 cdef class Target:
     cdef readonly Subscription subscription
-    cdef readonly Outbound outbound
-    cdef readonly Inbox inbox
     cdef readonly bytes subject, head, header_head
+    cdef show(self, bytes subject)
     @cython.locals(subscription=Subscription, outbound=Outbound, inbox=Inbox)
     cdef bint deliver(
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, object view, bint borrowed
@@ -173,6 +172,8 @@ cdef class Plan:
     cdef public bint kept
     cdef public list targets, groups
     cdef public object special
+    @cython.locals(target=Target, group=list)
+    cdef show(self, bytes subject)
     cdef Py_ssize_t route(
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
     ) except -1
@@ -183,6 +184,18 @@ cdef class Plan:
     cdef Py_ssize_t fan_out(
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
     ) except -1
+
+
+@cython.final
+cdef class KnownPlans:
+    cdef readonly dict plans, families
+    cdef dict literals, served
+    @cython.locals(plan=Plan)
+    cdef Plan find(self, bytes subject)
+    @cython.locals(family=Plan, prefix_size=Py_ssize_t)
+    cpdef Plan find_family(self, bytes subject)
+    cdef keep(self, Plan plan, bytes subject)
+    cpdef clear(self)
 
 
 cdef class Origin:
@@ -208,7 +221,7 @@ cdef class Inbound(Origin):
     cdef public bytes tail, line, irregular, subject, prefix
     cdef public bytearray body
     cdef public Plan plan
-    cdef public dict known
+    cdef public KnownPlans known
     cdef public Py_ssize_t max_payload, max_control_line, have, start_offset
     cdef public long long msgs, bytes
     cpdef forget(self)
@@ -232,7 +245,7 @@ cdef class Inbound(Origin):
     cdef bint read_shape(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bint headers) except -1
     cdef bint read_other(self, bytes line) except -1
     cdef bint accept_line(self, const unsigned char *data, Py_ssize_t start, bint headers) except -1
-    @cython.locals(plan=Plan, known=dict, work=Py_ssize_t)
+    @cython.locals(plan=Plan, known=KnownPlans, work=Py_ssize_t)
     cdef Py_ssize_t publish_first(
         self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t first, Py_ssize_t stop, bytearray buffer
     ) except -1

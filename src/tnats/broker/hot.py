@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 from tnats.limits import (
     BUFFERS_PER_WRITE_MAX,
     DELIVERIES_PER_FEED_MAX,
+    FAMILY_SUBJECTS_MAX,
     FLUSH_BYTES,
     OWN_BODY_BYTES,
     PLANS_MAX,
@@ -466,32 +467,35 @@ class Subscription:
         self.inbox: Inbox | None = client.inbox
 
     def retire(self, nobody: SubscriptionOwner) -> None:
-        """Its client is gone: `nobody` stands in, so that a plan not yet rebuilt does not keep the client alive."""
+        """Its client is gone: `nobody` stands in, so that a plan not yet rebuilt keeps nothing of it alive."""
         self.client = nobody
+        self.outbound = None
+        self.inbox = None
 
 
 class Target:
     """One subscription in one plan."""
 
-    __slots__ = ("head", "header_head", "inbox", "outbound", "subject", "subscription")
+    __slots__ = ("head", "header_head", "subject", "subscription")
 
     def __init__(self, subscription: Subscription, subject: bytes) -> None:
-        """`subject` is what the subscriber sees."""
         self.subscription = subscription
-        self.outbound = subscription.outbound
-        self.inbox = subscription.inbox
+        self.show(subject)
+
+    def show(self, subject: bytes) -> None:
+        """Set what the subscriber sees as the subject."""
         self.subject = subject
-        self.head = b"MSG %b %b " % (subject, subscription.sid)
+        self.head = b"MSG %b %b " % (subject, self.subscription.sid)
         self.header_head = b"H" + self.head
 
     def deliver(self, origin: Origin, data: bytes, start: int, stop: int, view: Any, borrowed: bool) -> bool:
         """Deliver origin's message data[start:stop] ("[reply ][header size ]size", payload, line ends)."""
         subscription = self.subscription
-        outbound = self.outbound
+        outbound = subscription.outbound
         if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
             return False
         if outbound is None:
-            inbox = self.inbox
+            inbox = subscription.inbox
             if inbox is None or (inbox.origin is origin and not origin.echo):
                 return False
             inbox.add(origin.message(self.subject, data, start, stop, subscription))
@@ -552,6 +556,15 @@ class Plan:
         self.groups: list[list[Target]] = []
         self.special: Special | None = None
 
+    def show(self, subject: bytes) -> None:
+        """Serve `subject`, whose messages go to the same subscriptions."""
+        self.subject = subject
+        for target in self.targets:
+            target.show(subject)
+        for group in self.groups:
+            for target in group:
+                target.show(subject)
+
     def route(self, origin: Origin, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
         """Deliver origin's current message, data[start:stop]; how many got it.
 
@@ -587,6 +600,57 @@ class Plan:
                     delivered += 1
                     break
         return delivered
+
+
+class KnownPlans:
+    """What all connections without permissions of their own share of the plans found so far.
+
+    A family is the plan for every subject that is its prefix and one token more, apart from those in `literals`: reply
+    subjects, used once each, need no plan of their own. It is made to show the subject at each use, and a subject that
+    comes again is left to get its own.
+    """
+
+    __slots__ = ("families", "literals", "plans", "served")
+
+    def __init__(self, literals: dict[bytes, Any]) -> None:
+        """`literals` is kept up to date by its owner: its keys are the literal subjects of subscriptions."""
+        self.plans: dict[bytes, Plan] = {}
+        self.families: dict[bytes, Plan] = {}
+        """By prefix, with the dot at its end."""
+        self.literals = literals
+        self.served: dict[bytes, None] = {}
+        """Subjects that a family was used for lately."""
+
+    def find(self, subject: bytes) -> Plan | None:
+        """The plan for `subject`, good until the next call."""
+        plan = self.plans.get(subject)
+        return self.find_family(subject) if plan is None else plan
+
+    def find_family(self, subject: bytes) -> Plan | None:
+        """The plan of the family of `subject`, good until the next call; None if it has none or comes again."""
+        if not self.families:
+            return None
+        prefix_size = subject.rfind(b".") + 1
+        family = self.families.get(subject[:prefix_size])
+        if family is None or family.epoch != family.cell.number or prefix_size == len(subject):
+            return None
+        if subject in self.literals or subject in self.served:
+            return None
+        if len(self.served) >= FAMILY_SUBJECTS_MAX:
+            self.served.clear()
+        self.served[subject] = None
+        family.show(subject)
+        return family
+
+    def keep(self, plan: Plan, subject: bytes) -> None:
+        """Keep the plan of `subject`, as published."""
+        if len(self.plans) >= PLANS_MAX:
+            self.plans.clear()
+        self.plans[subject] = plan
+
+    def clear(self) -> None:
+        self.plans.clear()
+        self.families.clear()
 
 
 class Origin:
@@ -686,8 +750,8 @@ class Inbound(Origin):
         self.subject = b""
         self.plan: Plan | None = None
         """Of the last line, if it may be remembered."""
-        self.known: dict[bytes, Plan] | None = None
-        """Plans by published subject, shared by all connections that get the same ones; None: ask the owner."""
+        self.known: KnownPlans | None = None
+        """None: ask the owner."""
         self.fickle = False
         """Set by the owner in `find_plan`: the choice is for one message only."""
         self.prefix = b""
@@ -899,16 +963,14 @@ class Inbound(Origin):
     def publish_first(self, data: bytes, pos: int, first: int, stop: int, buffer: bytearray) -> int:
         """Publish on a subject whose plan is not at hand, and keep the plan if that may be done; the work it was."""
         known = self.known
-        plan = known.get(self.subject) if known is not None else None
+        plan = known.find(self.subject) if known is not None else None
         self.fickle = False
         work = 0
         if plan is None:
             work = SLOW_WORK
             plan = self.owner.find_plan(self.subject)
             if known is not None and plan.kept and not self.fickle:
-                if len(known) >= PLANS_MAX:
-                    known.clear()
-                known[self.subject] = plan
+                known.keep(plan, self.subject)
         if self.irregular:
             return work + self.publish_bytes(plan, self.irregular + data[first:stop])
         if plan.kept and not self.fickle:

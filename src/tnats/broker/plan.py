@@ -14,17 +14,22 @@ disturb inbox subjects only.
 
 A stale plan is rebuilt in place when it is next used. A subject is admitted on its second use (`MatchCache`), so that
 reply inboxes, used once each, push nothing out; a plan that was not admitted is not `kept` and nobody may remember it.
+
+*Families.* Subjects used once are mostly siblings: many under one prefix, matched by the same patterns. From the second
+of them on, one plan serves all that no literal subscription is for (`KnownPlans`). It is thrown away when stale. A
+subject that turns out to be in steady use gets a plan of its own, at its third use.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tnats.broker.hot import STALE_EPOCH, Epoch, Message, Origin, Plan, Subscription, Target
-from tnats.limits import PLAN_CELL_BYTES_MAX, PLAN_CELLS_MAX, PLANS_MAX
+from tnats.broker.hot import STALE_EPOCH, Epoch, KnownPlans, Message, Origin, Plan, Subscription, Target
+from tnats.limits import FAMILIES_MAX, FAMILY_TARGETS_MAX, PLAN_CELL_BYTES_MAX, PLAN_CELLS_MAX, PLANS_MAX
 from tnats.subjects.cache import MatchCache
-from tnats.subjects.sublist import Sublist
+from tnats.subjects.sublist import Matches, Sublist
 
 if TYPE_CHECKING:
     from tnats.broker.ports import PlanExtension
@@ -37,18 +42,25 @@ class PlanTable:
         self._sublist = sublist
         self._plans: MatchCache[Plan] = MatchCache(PLANS_MAX)
         self._cells: dict[bytes, Epoch] = {}
+        self.known = KnownPlans(sublist.literals)
+        self.makes_families = True
+        """Off where what is published is not always the subject that a plan is for."""
+        self._prefixes: dict[bytes, None] = {}
+        """Of subjects used once, each a family to be."""
         self.extensions: list[PlanExtension] = []
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def find(self, subject: bytes) -> Plan:
-        """The plan for messages published on `subject`."""
-        plan = self._plans.get(subject)
+        """The plan for messages published on `subject`. One that is not `kept` is good until the next call."""
+        plan = self._plans.get(subject) or self.known.find_family(subject)
         if plan is None:
             plan = Plan(subject, self._cell(subject), self)
             self._plans.offer(subject, plan)
             plan.kept = self._plans.get(subject) is plan
+            if not plan.kept:
+                self._note_sibling(subject)
         return plan
 
     def has_interest(self, subject: bytes) -> bool:
@@ -60,15 +72,11 @@ class PlanTable:
 
     def refresh(self, plan: Plan) -> None:
         """Build `plan` anew. Its lists are replaced, not changed: the old ones may be under iteration."""
-        subject = plan.subject
-        matches = self._sublist.match(subject)
-        plan.targets = _targets(matches.plain, subject)
-        groups = [_targets(members, subject) for members in matches.queues.values()]
-        plan.groups = [group for group in groups if group]
+        _aim(plan, self._sublist.match(plan.subject))
         plan.special = None
         for extension in self.extensions:
             extension.extend(plan)
-        plan.cell = self._cell(subject)
+        plan.cell = self._cell(plan.subject)
         plan.epoch = plan.cell.number
 
     def invalidate(self, subject: bytes, *, literal: bool) -> None:
@@ -93,6 +101,26 @@ class PlanTable:
         for cell in self._cells.values():
             cell.number += 1
 
+    def _note_sibling(self, subject: bytes) -> None:
+        """A subject is used once; if it is not the first with its prefix, make the plan of the family."""
+        prefix = subject[: subject.rfind(b".") + 1]
+        if not prefix or not self.makes_families or self.extensions:
+            return
+        if prefix not in self._prefixes:
+            if len(self._prefixes) >= FAMILIES_MAX:
+                self._prefixes.clear()
+                self.known.families.clear()
+            self._prefixes[prefix] = None
+            return
+        matches = self._sublist.match_siblings(prefix)
+        if matches is None or not _is_family(matches):
+            del self._prefixes[prefix]
+            return
+        plan = Plan(subject, self._cell(subject), _FamilyBuilder(self, prefix))
+        _aim(plan, matches)
+        plan.epoch = plan.cell.number
+        self.known.families[prefix] = plan
+
     def _cell(self, subject: bytes) -> Epoch:
         first = _first_token(subject)
         cell = self._cells.get(first)
@@ -107,6 +135,30 @@ class PlanTable:
 def _first_token(subject: bytes) -> bytes:
     """The first token, cut off where no cell is found by more of it."""
     return subject[:PLAN_CELL_BYTES_MAX].partition(b".")[0]
+
+
+class _FamilyBuilder:
+    """Builds a family's plan for the subject it serves just now, which makes it unfit for others."""
+
+    def __init__(self, table: PlanTable, prefix: bytes) -> None:
+        self._table = table
+        self._prefix = prefix
+
+    def refresh(self, plan: Plan) -> None:
+        self._table.known.families.pop(self._prefix, None)
+        self._table.refresh(plan)
+
+
+def _is_family(matches: Matches[Subscription]) -> bool:
+    """Whether these subscriptions get any subject, and are few enough to be told each one."""
+    subscriptions = [*matches.plain, *itertools.chain.from_iterable(matches.queues.values())]
+    return len(subscriptions) <= FAMILY_TARGETS_MAX and not any(each.checked for each in subscriptions)
+
+
+def _aim(plan: Plan, matches: Matches[Subscription]) -> None:
+    plan.targets = _targets(matches.plain, plan.subject)
+    groups = [_targets(members, plan.subject) for members in matches.queues.values()]
+    plan.groups = [group for group in groups if group]
 
 
 def _targets(subscriptions: Sequence[Subscription], subject: bytes) -> list[Target]:

@@ -148,7 +148,8 @@ class Sublist(Generic[S]):
     def __init__(self, cache_entries_max: int = MATCH_CACHE_ENTRIES_MAX) -> None:
         """`cache_entries_max` 0 leaves the cache out (`disable_sublist_cache`)."""
         self.generation = 0
-        self._literals: dict[bytes, _Leaf[S]] = {}
+        self.literals: dict[bytes, _Leaf[S]] = {}
+        """By subject, those to one subject. For others to look whether one is there."""
         self._root: _Node[S] = _Node()
         self._cache: MatchCache[Matches[S]] | None = MatchCache(cache_entries_max) if cache_entries_max else None
         self._count = 0
@@ -163,7 +164,7 @@ class Sublist(Generic[S]):
 
     def __iter__(self) -> Iterator[S]:
         """Every subscription: literals first, then the trie."""
-        for leaf in self._literals.values():
+        for leaf in self.literals.values():
             yield from leaf.subscriptions()
         yield from self._pattern_subscriptions()
 
@@ -176,8 +177,8 @@ class Sublist(Generic[S]):
         if is_pattern:
             leaf = self._pattern_leaf(subject)
         else:
-            found = self._literals.get(subject)
-            leaf = self._literals[subject] = _Leaf() if found is None else found
+            found = self.literals.get(subject)
+            leaf = self.literals[subject] = _Leaf() if found is None else found
         leaf.add(sub)
         self._count += 1
         self._inserts += 1
@@ -190,10 +191,10 @@ class Sublist(Generic[S]):
         if is_pattern:
             removed = self._remove_pattern(sub)
         else:
-            leaf = self._literals.get(subject)
+            leaf = self.literals.get(subject)
             removed = leaf is not None and leaf.discard(sub)
             if leaf is not None and leaf.is_empty():
-                del self._literals[subject]
+                del self.literals[subject]
         if removed:
             self._count -= 1
             self._removes += 1
@@ -270,9 +271,25 @@ class Sublist(Generic[S]):
         cache.offer(subject, result)
         return result
 
+    def match_siblings(self, prefix: bytes) -> Matches[S] | None:
+        """Who gets a message on `prefix` (with the dot at its end) and one more token, none of `literals` being meant.
+
+        None if that is not the same for every token. Counts no match, touches no cache.
+        """
+        leaves: list[_Leaf[S]] = []
+        level = self._descend(prefix[:-1].split(b"."), leaves)
+        for node in level:
+            if node.children is not None:
+                return None
+            if node.tail is not None:
+                leaves.append(node.tail)
+            if node.star is not None and node.star.end is not None:
+                leaves.append(node.star.end)
+        return _gather(leaves)
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether any subscription matches `subject`; counts no match, touches no cache."""
-        return bool(subject in self._literals or self._pattern_leaves(subject))
+        return bool(subject in self.literals or self._pattern_leaves(subject))
 
     def overlapping(self, pattern: bytes) -> list[S]:
         """Every subscription that shares at least one subject with `pattern` (itself literal or not).
@@ -281,11 +298,11 @@ class Sublist(Generic[S]):
         """
         found: list[S] = []
         if not has_wildcard(pattern):
-            leaf = self._literals.get(pattern)
+            leaf = self.literals.get(pattern)
             if leaf is not None:
                 found.extend(leaf.subscriptions())
         else:
-            for subject, leaf in self._literals.items():
+            for subject, leaf in self.literals.items():
                 if subjects_overlap(pattern, subject):
                     found.extend(leaf.subscriptions())
         for leaf in _overlapping_leaves(self._root, pattern.split(b".")):
@@ -308,29 +325,22 @@ class Sublist(Generic[S]):
 
     def _collect(self, subject: bytes) -> Matches[S]:
         leaves = self._pattern_leaves(subject)
-        literal = self._literals.get(subject)
+        literal = self.literals.get(subject)
         if literal is not None:
             leaves.append(literal)
-        plain: list[S] = []
-        queues: dict[bytes, list[S]] = {}
-        for leaf in leaves:
-            plain.extend(leaf.plain)
-            if leaf.queues is not None:
-                for queue, members in leaf.queues.items():
-                    if queue in queues:
-                        queues[queue].extend(members)
-                    else:
-                        queues[queue] = list(members)
-        return Matches(plain, queues)
+        return _gather(leaves)
 
     def _pattern_leaves(self, subject: bytes) -> list[_Leaf[S]]:
         leaves: list[_Leaf[S]] = []
+        level = self._descend(subject.split(b"."), leaves)
+        leaves.extend([node.end for node in level if node.end is not None])
+        return leaves
+
+    def _descend(self, tokens: list[bytes], leaves: list[_Leaf[S]]) -> list[_Node[S]]:
+        """The nodes that `tokens` lead to; those of a `>` on the way are added to `leaves`."""
         root = self._root
-        if root.is_empty():
-            return leaves
-        tokens = subject.split(b".")
-        if b"" in tokens:
-            return leaves
+        if root.is_empty() or b"" in tokens:
+            return []
         level = [root]
         for token in tokens:
             below: list[_Node[S]] = []
@@ -345,15 +355,28 @@ class Sublist(Generic[S]):
                         below.append(child)
             level = below
             if not level:
-                return leaves
-        leaves.extend([node.end for node in level if node.end is not None])
-        return leaves
+                break
+        return level
 
     def _pattern_subscriptions(self) -> Iterator[S]:
         for node in _subtree(self._root):
             for leaf in (node.tail, node.end):
                 if leaf is not None:
                     yield from leaf.subscriptions()
+
+
+def _gather(leaves: Iterable[_Leaf[S]]) -> Matches[S]:
+    plain: list[S] = []
+    queues: dict[bytes, list[S]] = {}
+    for leaf in leaves:
+        plain.extend(leaf.plain)
+        if leaf.queues is not None:
+            for queue, members in leaf.queues.items():
+                if queue in queues:
+                    queues[queue].extend(members)
+                else:
+                    queues[queue] = list(members)
+    return Matches(plain, queues)
 
 
 def _subtree(top: _Node[S]) -> Iterator[_Node[S]]:

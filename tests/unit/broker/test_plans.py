@@ -40,8 +40,8 @@ def bench() -> Bench:
 
 def _kept(bench: Bench, subject: bytes) -> Plan:
     """A plan that has been admitted and built."""
-    bench.reach(subject)
-    bench.reach(subject)
+    for _ in range(3):  # the first may be served by a family
+        bench.reach(subject)
     plan = bench.account.find_plan(subject)
     assert plan.kept
     assert not bench.is_stale(plan)
@@ -83,8 +83,8 @@ def test_patterns_touch_their_first_token_alone(bench: Bench) -> None:
 def test_a_plan_that_was_pushed_out_still_hears_of_changes(bench: Bench) -> None:
     """Somebody may hold a plan that is no longer in the table: it goes stale with its first token."""
     plan = _kept(bench, b"a.one")
-    for number in range(100_000):
-        bench.account.find_plan(b"x.%d" % (number // 2))
+    for number in range(120_000):
+        bench.account.find_plan(b"x.%d" % (number // 3))
     assert bench.account.find_plan(b"a.one") is not plan
     bench.client.subscribe(b"a.one")
     assert bench.is_stale(plan)
@@ -171,3 +171,66 @@ def test_subscription_is_a_plain_record(bench: Bench) -> None:
     subscription = Subscription(bench.client, b"foo.*", b"g", b"7")
     assert (subscription.subject, subscription.queue, subscription.sid) == (b"foo.*", b"g", b"7")
     assert (subscription.delivered, subscription.max_msgs, subscription.checked) == (0, 0, False)
+
+
+def _family(bench: Bench, prefix: bytes) -> Plan | None:
+    """The plan of a family after two subjects of it were used."""
+    for token in (b"first", b"second"):
+        bench.reach(prefix + token)
+    return bench.account.plans.known.families.get(prefix)
+
+
+def test_subjects_used_once_share_a_plan(bench: Bench) -> None:
+    """From the third sibling on nothing is built, and each is shown as it was published."""
+    bench.client.subscribe(b"inbox.me.*")
+    family = _family(bench, b"inbox.me.")
+    assert family is not None
+    for token in (b"a", b"b"):
+        found = bench.account.plans.known.find_family(b"inbox.me." + token)
+        assert found is family
+        assert found.subject == b"inbox.me." + token
+        assert [target.subject for target in found.targets] == [b"inbox.me." + token]
+
+
+@pytest.mark.parametrize("pattern", [b"inbox.me.one", b"*.me.one", b"inbox.*.one"])
+def test_a_sibling_with_a_subscription_of_its_own_is_no_sibling(bench: Bench, pattern: bytes) -> None:
+    """Neither a literal nor a pattern that tells the last token apart is missed."""
+    bench.client.subscribe(b"inbox.me.*")
+    bench.client.subscribe(pattern)
+    _family(bench, b"inbox.me.")
+    assert bench.account.plans.known.find_family(b"inbox.me.one") is None
+    assert bench.reach(b"inbox.me.one") == 2
+
+
+def test_a_family_ends_with_a_change_of_its_patterns(bench: Bench) -> None:
+    """Once a pattern under its first token comes or goes, the family serves nobody."""
+    bench.client.subscribe(b"inbox.me.*")
+    assert _family(bench, b"inbox.me.") is not None
+    bench.client.subscribe(b"inbox.>")
+    assert bench.account.plans.known.find_family(b"inbox.me.x") is None
+
+
+def test_an_empty_last_token_is_no_sibling(bench: Bench) -> None:
+    """A subject that ends in a dot matches no pattern, so the family does not serve it."""
+    bench.client.subscribe(b"inbox.me.*")
+    assert _family(bench, b"inbox.me.") is not None
+    assert bench.account.plans.known.find_family(b"inbox.me.") is None
+
+
+def test_a_mapped_account_has_no_families(bench: Bench) -> None:
+    """Where a mapping may stand between what is published and its plan, every subject is looked up."""
+    bench.client.subscribe(b"inbox.me.*")
+    bench.account.mappings = [Mapping(b"inbox.me.q", [Destination(b"other", 100)])]
+    assert _family(bench, b"inbox.me.") is None
+
+
+def test_a_sibling_in_steady_use_gets_a_plan_of_its_own(bench: Bench) -> None:
+    """Having a family does not keep a subject from being remembered."""
+    bench.client.subscribe(b"inbox.me.*")
+    family = _family(bench, b"inbox.me.")
+    assert bench.account.find_plan(b"inbox.me.steady") is family
+    for _ in range(2):
+        bench.reach(b"inbox.me.steady")
+    plan = bench.account.find_plan(b"inbox.me.steady")
+    assert plan.kept
+    assert plan is not family
