@@ -105,6 +105,13 @@ class Group:
         self.proposed += len(bodies)
         return ticket
 
+    def write_nowait(self, body: Buffer) -> bool:
+        """With a sync interval: append one entry and write it here and now, as `append_nowait` and a ticket that is done.
+
+        False if that cannot be done: then nothing has happened, and `append_nowait` says why.
+        """
+        return self._journal.write_entry_nowait(self, body)
+
     def rewrite_nowait(self, index: int, term: int, body: Buffer) -> Ticket:
         """Write entry `index`, which is lost, again: a replica has learnt it from another."""
         if not self.floor < index <= self.proposed:

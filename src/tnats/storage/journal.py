@@ -39,7 +39,7 @@ from tnats.limits import (
     JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_RESERVE_BYTES,
 )
-from tnats.runtime.api import Clock, Disk, DiskError, File
+from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, LogRemoved, StorageError, StoreBusy, StoreFrozen, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -48,6 +48,9 @@ from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHea
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import FileCipher, KeyRing
+
+ENTRY_BYTES_MORE_MAX = hot.HEADER_SIZE + 8 + record.SEALED_BYTES_MAX
+"""An entry takes at most so much more than its body."""
 
 
 @attrs.define
@@ -337,6 +340,34 @@ class Journal:
         self._note_places(part, records, offsets)
         for waiting in batch:
             waiting.ticket.resolve()
+        return True
+
+    def write_entry_nowait(self, group: Group, body: Buffer) -> bool:
+        """`write_nowait` for one entry when nothing is in line, which a lone publisher waits for."""
+        part = self._current
+        state = group.state
+        if (
+            part is None
+            or self._queue
+            or self._is_writing
+            or self.frozen is not None
+            or not self._options.sync_interval_ns
+            or not state.state_at
+            or group.is_dropped
+            or len(body) + ENTRY_BYTES_MORE_MAX > self._room(part, may_use_reserve=False)
+        ):
+            return False
+        index = group.proposed + 1
+        if part.durable == part.end:
+            self._work.set()  # `run` has to sync after the interval
+        try:
+            packed, offsets = self._pack(part, [(record.ENTRY, state.number, index, 0, b"", b"", body)])
+            self._write(part, packed)
+        except StorageError:
+            return False  # whoever is next in line meets it too
+        state.add(index, part.summary.number << 32 | offsets[0])
+        part.summary.tops[state.number] = index
+        group.proposed = index
         return True
 
     def _pack(self, part: _Part, records: list[hot.Record]) -> tuple[bytearray, list[int]]:

@@ -173,9 +173,10 @@ class StreamLog:
         if len(messages) < RUN_MIN:
             index = self.index
             for content in messages:
-                sequence, size = index.last + 1, self.size_of(*content)
-                index.put(sequence, content[0], size, IN_MEMORY, time_ns)
-                self._unwritten[sequence] = content
+                subject, headers, payload = content
+                size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+                index.put_next(subject, size, IN_MEMORY, time_ns)
+                self._unwritten[index.last] = content
                 self.unwritten_bytes += size
             self.last_time_ns = time_ns
             return
