@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import attrs
 import trio
 import trio._core._run as trio_run
 import trio.testing
+
+from tnats.storage.encryption import Cipher, Encryption
+
+
+@attrs.frozen
+class Form:
+    """How a store's files are written."""
+
+    name: str
+    encryption: Encryption | None = None
+    is_packing: bool = False
+
+
+PLAIN = Form("plain")
+PACKED = Form("packed", None, True)
+CHACHA = Form("chacha", Encryption("first key"))
+AES_PACKED = Form("aes, packed", Encryption("first key", Cipher.AES), True)
+FORMS = (PLAIN, PACKED, CHACHA, AES_PACKED)
 
 
 class StepClock:

@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
-from tests.properties.storage_bench import StepClock, run
+from tests.properties.storage_bench import AES_PACKED, CHACHA, FORMS, PACKED, PLAIN, Form, StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Lose, Misdirect, SyncFault, damage_bit
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Lose, Misdirect, SyncFault
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
+from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, REMOVED
 from tnats.storage.journal import Journal, JournalOptions
@@ -25,6 +26,7 @@ from tnats.storage.journal_open import open_journal
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.message_log import Message, MessageLog
 from tnats.storage.record import Finding, alarms
+from tnats.storage.store import make_keys
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 
@@ -122,12 +124,16 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(drive: SimDrive, seed: int = 1, segment_bytes: int = 9500) -> AsyncIterator[Store]:
+async def open_store(
+    drive: SimDrive, seed: int = 1, segment_bytes: int = 9500, form: Form = PLAIN
+) -> AsyncIterator[Store]:
     clock = StepClock()
     disk = SimDisk(drive, clock)  # type: ignore[arg-type]
     entropy = random.Random(seed).randbytes
+    keys = make_keys(form.encryption, STORE_ID, entropy)
     journal = await open_journal(
-        disk, clock, entropy, "/store/journal", store_id=STORE_ID, options=JournalOptions(part_bytes=16 * 1024)  # type: ignore[arg-type]
+        disk, clock, entropy, "/store/journal", store_id=STORE_ID,  # type: ignore[arg-type]
+        options=JournalOptions(part_bytes=16 * 1024), keys=keys,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
@@ -135,8 +141,9 @@ async def open_store(drive: SimDrive, seed: int = 1, segment_bytes: int = 9500) 
             commit = LocalLog(journal.group("stream"))
             log = await open_stream_log(
                 disk, clock, entropy, "/store/stream", name="stream", store_id=STORE_ID,  # type: ignore[arg-type]
-                options=StreamLogOptions(segment_bytes=segment_bytes), note=commit.note,
+                options=StreamLogOptions(segment_bytes=segment_bytes), note=commit.note, keys=keys,
             )  # fmt: skip
+            log.is_packing = form.is_packing
             store = Store(journal, commit, log, commit.floor)
             for entry in await commit.replay():
                 if entry.body is None:
@@ -179,10 +186,10 @@ async def state_of(log: MessageLog) -> tuple[Content, int, int]:
     return await content(log), log.index.start, log.index.last
 
 
-async def check(image: DiskImage, model: Model, acked: int) -> None:
+async def check(image: DiskImage, model: Model, acked: int, form: Form = PLAIN) -> None:
     """The store holds exactly what some prefix of the entries gives, with every acknowledged one in it, for ever."""
     drive = new_drive(image)
-    async with open_store(drive, seed=50) as store:
+    async with open_store(drive, seed=50, form=form) as store:
         assert alarms(store.findings) == []
         assert acked <= store.applied <= len(model.states) - 1
         expected = model.states[store.applied]
@@ -191,17 +198,23 @@ async def check(image: DiskImage, model: Model, acked: int) -> None:
         await store.checkpoint()
         assert await state_of(store.log) == expected
     drive.power_loss(CrashPolicy.STRICT)
-    async with open_store(drive, seed=51) as store:
+    async with open_store(drive, seed=51, form=form) as store:
         assert alarms(store.findings) == []
         assert await state_of(store.log) == expected
         assert not [path for path in drive.image.walk() if path.endswith(".tmp")]
 
 
+FULL_SEEDS_FROM = 23
+"""From here on every policy is tried at every moment, and not one that is drawn."""
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 25))]
 
 
+WITH_FORMS = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+
+
+@WITH_FORMS
 @pytest.mark.parametrize("seed", SEEDS)
-def test_power_loss_at_every_disk_operation(seed: int) -> None:
+def test_power_loss_at_every_disk_operation(seed: int, form: Form) -> None:
     """Append, roll, remove, purge, compact, checkpoint, release: whatever a power loss spares in between."""
 
     async def test() -> None:
@@ -212,7 +225,7 @@ def test_power_loss_at_every_disk_operation(seed: int) -> None:
         drive.observer = lambda kind, path: (
             moments.append((drive.image.clone(), model.acked)) if kind != "read" else None
         )
-        async with open_store(drive) as store:
+        async with open_store(drive, form=form) as store:
             for step in range(60):
                 body = draw_entry(rng, store.log)
                 await model.add(body)
@@ -223,14 +236,74 @@ def test_power_loss_at_every_disk_operation(seed: int) -> None:
                     await store.checkpoint()
         drive.observer = None
         assert len(moments) > 200
-        for image, acked in moments[seed == 0 and rng.randrange(3) :: 3 if seed == 0 else 1]:
-            after = image.clone()
-            after.crash(rng.choice(list(CrashPolicy)), rng)
-            await check(after, model, acked)
+        for image, acked in moments[seed == 0 and rng.randrange(9) :: 9 if seed == 0 else 1]:
+            for policy in [rng.choice(list(CrashPolicy))] if seed < FULL_SEEDS_FROM else CrashPolicy:
+                after = image.clone()
+                after.crash(policy, rng)
+                await check(after, model, acked, form)
         killed = drive.image.clone()
-        await check(killed, model, model.acked)
+        await check(killed, model, model.acked, form)
 
     run(test)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_power_loss_while_files_are_written_anew(seed: int) -> None:
+    """Packing, unpacking, another key, another cipher, a key for the first time: at every disk operation of the change,
+    with appends and removals between, the store is one of the two and whole; at the end nothing needs the old key.
+    """
+
+    async def test() -> None:
+        rng = random.Random(200 + seed)
+        before, after = (rng.choice(CHANGES[0]), rng.choice(CHANGES[1])) if seed else (CHACHA, CHANGES[1][0])
+        drive = new_drive()
+        model = Model()
+        async with open_store(drive, form=before) as store:
+            await work(store, model, rng, 40)
+        moments: list[tuple[DiskImage, int]] = []
+        drive.observer = lambda kind, path: (
+            moments.append((drive.image.clone(), model.acked)) if kind != "read" else None
+        )
+        async with open_store(drive, seed=2, form=after) as store:
+            while await store.log.rewrite():
+                pass
+            await work(store, model, rng, 9)
+            await store.checkpoint()
+            assert store.log.stale_segments == []
+        drive.observer = None
+        assert any(each.is_packed for each in store.log.segments.values()) is after.is_packing
+        encryption = None if after.encryption is None else attrs.evolve(after.encryption, previous_key="")
+        await check(drive.image.clone(), model, model.acked, attrs.evolve(after, encryption=encryption))
+        for image, acked in moments[seed == 0 and rng.randrange(5) :: 5 if seed == 0 else 1]:
+            for policy in [rng.choice(list(CrashPolicy))] if seed < FULL_SEEDS_FROM else CrashPolicy:
+                crashed = image.clone()
+                crashed.crash(policy, rng)
+                await check(crashed, model, acked, after)
+
+    run(test)
+
+
+async def work(store: Store, model: Model, rng: random.Random, steps: int) -> None:
+    """Random entries, with a checkpoint now and then."""
+    for step in range(steps):
+        body = draw_entry(rng, store.log)
+        await model.add(body)
+        await store.propose(body)
+        model.acked += 1
+        assert await state_of(store.log) == model.states[-1]
+        if step % 7 == 6:
+            await store.checkpoint()
+
+
+CHANGES = (
+    (PLAIN, CHACHA, AES_PACKED, PACKED),
+    (
+        Form("second key", Encryption("second key", Cipher.AES, "first key")),
+        Form("second key, packed", Encryption("second key", Cipher.CHACHA, "first key"), True),
+        Form("other cipher", Encryption("first key", Cipher.AES)),
+    ),
+)
+"""Forms to begin with, and forms to come to: each of these can read each of those."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -239,10 +312,11 @@ def test_power_loss_during_recovery(seed: int) -> None:
 
     async def test() -> None:
         rng = random.Random(100 + seed)
+        form = FORMS[seed % len(FORMS)]
         drive = new_drive()
         model = Model()
         moments: list[tuple[DiskImage, int]] = []
-        async with open_store(drive) as store:
+        async with open_store(drive, form=form) as store:
             drive.observer = lambda kind, path: moments.append((drive.image.clone(), model.acked))
             for step in range(30):
                 body = draw_entry(rng, store.log)
@@ -259,14 +333,14 @@ def test_power_loss_during_recovery(seed: int) -> None:
                 again = new_drive(image)
                 inner: list[DiskImage] = []
                 again.observer = lambda kind, path, inner=inner, again=again: inner.append(again.image.clone())
-                async with open_store(again, seed=rng.randrange(1000)) as store:
+                async with open_store(again, seed=rng.randrange(1000), form=form) as store:
                     await store.checkpoint()
                     acked = max(acked, store.applied)  # what was found is not lost any more
                 again.observer = None
                 for other in inner[:: 5 if seed == 0 else 1]:
                     after = other.clone()
                     after.crash(rng.choice(list(CrashPolicy)), rng)
-                    await check(after, model, acked)
+                    await check(after, model, acked, form)
                 image = rng.choice(inner)
 
     run(test)
@@ -320,17 +394,21 @@ async def faulty_program(store: Store, model: Model, rng: random.Random, steps: 
     return None
 
 
+EVERY_CALL = [pytest.param(form, 1, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]) for form in FORMS]
+
+
 @pytest.mark.parametrize("fault", FAILURES, ids=lambda fault: f"{fault.kinds[0]}-{fault.effect}-{fault.times}")
-def test_the_nth_call_fails(fault: DiskFault) -> None:
+@pytest.mark.parametrize(("form", "stride"), [(PLAIN, 2), (AES_PACKED, 5), *EVERY_CALL])
+def test_the_nth_call_fails(fault: DiskFault, form: Form, stride: int) -> None:
     """Nothing acknowledged is lost or wrong, reads go on, a lack of space passes, and any other failure is sticky."""
 
     async def test() -> None:
-        for skip in range(0, 60, 2):
+        for skip in range(0, 60 if stride > 1 else 400, stride):
             rng = random.Random(skip)
             drive = new_drive()
             model = Model()
             rule = attrs.evolve(fault, skip=skip)
-            async with open_store(drive) as store:
+            async with open_store(drive, form=form) as store:
                 drive.faults.append(rule)
                 try:
                     refused = await faulty_program(store, model, rng, 24)
@@ -350,7 +428,7 @@ def test_the_nth_call_fails(fault: DiskFault) -> None:
                         assert await content(store.log) == model.states[store.applied][0]
                 drive.faults.clear()
             drive.power_loss(rng.choice(list(CrashPolicy)))
-            await check(drive.image, model, model.acked)
+            await check(drive.image, model, model.acked, form)
             if not rule.fired:
                 break
 
@@ -358,109 +436,6 @@ def test_the_nth_call_fails(fault: DiskFault) -> None:
 
 
 # ------------------------------------------------------------------ damage
-
-
-async def small_store(*, checkpointed: bool) -> tuple[DiskImage, Model]:
-    """A few messages, removed ones among them, in several segments; perhaps only the segments have them."""
-    drive = new_drive()
-    model = Model()
-    bodies = [
-        {"do": "append", "messages": [(s, s, f"s{s}", "NATS/1.0\r\n\r\n" if s % 2 else "", f"<{s}>" * 40)]}
-        for s in range(1, 9)
-    ]
-    bodies.insert(6, {"do": "remove", "sequences": [2, 5], "erase": True})
-    async with open_store(drive) as store:
-        for entry in bodies:
-            body = json.dumps(entry).encode()
-            await model.add(body)
-            await store.propose(body)
-        model.acked = store.applied
-        if checkpointed:
-            await store.checkpoint()
-    async with open_store(drive) as store:  # an old part whose entries are checkpointed goes
-        await store.checkpoint()
-        if not checkpointed:
-            return drive.image, model
-    return drive.image, model
-
-
-async def reopen(image: DiskImage, model: Model) -> tuple[Content, list[Finding]]:
-    """Open a damaged image: what is served is right, and sequences go on past all that were used."""
-    expected, _, last = model.states[-1]
-    drive = new_drive(image)
-    async with open_store(drive, seed=9) as store:
-        found = await content(store.log)
-        for sequence, message in found.items():
-            assert expected.get(sequence) == message, sequence
-        assert store.log.index.last >= last
-        new = store.log.index.last + 1
-        await store.propose(json.dumps({"do": "append", "messages": [(new, new, "new", "", "new")]}).encode())
-        return found, store.findings
-
-
-def live_bytes(image: DiskImage, part: str) -> dict[str, list[int]]:
-    """Offsets that say something, by file: those that are not zero, and those around them."""
-    live = {}
-    for path in image.walk(f"/store/{part}"):
-        content = image.content(path)
-        used = {offset + near for offset, byte in enumerate(content) if byte for near in range(-4, 5)}
-        live[path] = sorted(offset for offset in used if 0 <= offset < len(content))
-    return live
-
-
-STRIDES = [97, pytest.param(3, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
-
-
-@pytest.mark.parametrize("stride", STRIDES)
-@pytest.mark.parametrize("part", ["stream", "journal"])
-def test_every_bit(part: str, stride: int) -> None:
-    """Whichever bit flips, every message is still served, nothing removed comes back, and no alarm is raised."""
-
-    async def test() -> None:
-        image, model = await small_store(checkpointed=True)
-        reported = tried = 0
-        for path, offsets in live_bytes(image, part).items():
-            for bit in [8 * offset + bit for offset in offsets for bit in range(8)][::stride]:
-                after = image.clone()
-                damage_bit(after, path, bit)
-                found, findings = await reopen(after, model)
-                assert found == model.states[-1][0], (path, bit)
-                assert alarms(findings) == []
-                reported += any(finding.kind == "corrected" for finding in findings)
-                tried += 1
-        assert reported > tried // 2
-
-    run(test)
-
-
-@pytest.mark.parametrize("stride", STRIDES)
-@pytest.mark.parametrize("kind", ["overwrite", "cut"])
-def test_every_byte_and_length(kind: str, stride: int) -> None:
-    """Whatever is overwritten or cut off a segment, all other messages are served, and missing ones are named."""
-
-    async def test() -> None:
-        image, model = await small_store(checkpointed=True)
-        rng = random.Random(2)
-        expected = model.states[-1][0]
-        for path, offsets in live_bytes(image, "stream").items():
-            for offset in offsets[:: max(1, stride // 8)]:
-                after = image.clone()
-                if kind == "cut":
-                    after.cut(path, offset)
-                else:
-                    after.overwrite(path, rng.randbytes(rng.choice((2, 8, 64))), offset)
-                found, findings = await reopen(after, model)
-                missing = [sequence for sequence in expected if sequence not in found]
-                named = [s for f in findings if f.kind == "lost" for s in range(f.start, f.end)]
-                assert set(missing) <= set(named), (path, offset)
-                if kind == "overwrite":
-                    assert len(missing) <= 2
-                if missing:
-                    assert (
-                        any(finding.kind in ("damaged", "foreign", "missing") for finding in findings) or kind == "cut"
-                    )
-
-    run(test)
 
 
 def test_skipping_spares_what_is_there() -> None:
@@ -553,24 +528,49 @@ def test_damage_is_healed_from_the_journal() -> None:
 # ------------------------------------------------------------------ memory as the measure
 
 
-@pytest.mark.parametrize("seed", range(6))
+def next_form(form: Form, rng: random.Random) -> Form:
+    """The form of the next life: the same, packed or not, or under another key that follows on the last one."""
+    if rng.random() < 0.4:
+        return form
+    is_packing = rng.random() < 0.5
+    if form.encryption is None and rng.random() < 0.5:
+        return attrs.evolve(form, is_packing=is_packing)
+    last = "" if form.encryption is None else form.encryption.key
+    key = rng.choice((last, f"key {rng.random()}")) or "key"
+    return Form("next", Encryption(key, rng.choice(list(Cipher)), last), is_packing)
+
+
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 100))])
 def test_file_and_memory_agree(seed: int) -> None:
-    """Any entries, segment size, checkpoints, kills and reopenings: every question has the answer that memory gives."""
+    """Any entries, segment size, checkpoints, kills and reopenings, packed or not, encrypted under changing keys: every
+    question has the answer that memory gives.
+    """
 
     async def test() -> None:
         rng = random.Random(seed)
         drive = new_drive()
         memory = MemoryLog()
         drive.cold = rng.choice((0.0, 0.5, 1.0))
+        form, is_settled = PLAIN, True
         for life in range(6):
-            async with open_store(drive, seed=life, segment_bytes=rng.choice((8300, 9000, 20000))) as store:
+            form = next_form(form, rng) if is_settled else form
+            size = rng.choice((8300, 9000, 20000))
+            async with open_store(drive, seed=life, segment_bytes=size, form=form) as store:
                 for _ in range(rng.randrange(30)):
                     body = draw_entry(rng, memory)
                     await apply(memory, body)
                     await store.propose(body)
                     if rng.random() < 0.1:
                         await store.checkpoint()
+                    if rng.random() < 0.05:
+                        await store.log.rewrite()
                 await compare(store.log, memory, rng)
+                is_settled = rng.random() < 0.7
+                if is_settled:
+                    while await store.log.rewrite():
+                        pass
+                    await store.checkpoint()
+                    await compare(store.log, memory, rng)
             if rng.random() < 0.5:
                 drive.power_loss(rng.choice(list(CrashPolicy)))
         assert alarms(store.findings) == []

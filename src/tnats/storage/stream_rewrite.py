@@ -2,7 +2,8 @@
 
 The new file has the old one's number and its records in the same order, so nothing changes about which record of a
 sequence counts. It is written under a temporary name, synced, and renamed over the old one: at any moment one of the
-two is there, whole. A segment with damage in it is left as it is.
+two is there, whole. A segment from which a live message is missing is left as it is; what an unfinished write has left
+behind is not taken over.
 
 What goes over: live messages; removals, as gaps; and messages whose removal may not be durable yet, as they are. What
 does not: messages that stand elsewhere by now (synced before this begins), and what was removed or erased.
@@ -30,7 +31,7 @@ STEP_RECORDS = 500
 """Records that are packed or sealed before others get their turn: a few milliseconds."""
 
 FILLER: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(segment.BLOCK_SIZE))
-"""Keeps the two copies of a dictionary in different blocks, however few messages there are."""
+"""Keeps the two copies of a dictionary in different blocks where there are few messages."""
 
 Item = tuple[hot.Record, int]
 """A record that goes over, and the offset where the live message stood; 0 for other records."""
@@ -79,9 +80,6 @@ class Rewrite:
         finally:
             file.close()
         scan = segment.scan(data, holder.seed, holder.path, cipher=holder.cipher)
-        if scan.holes or scan.end != len(data):
-            damage = scan.holes[0] if scan.holes else (scan.end, max(len(data), holder.end))
-            return Finding("damaged", holder.path, *damage)
         packer: Packer | None = None
         items: list[Item] = []
         gaps: list[tuple[int, int]] = []
@@ -105,6 +103,10 @@ class Rewrite:
                     gaps.append((sequence, sequence))
             if place % STEP_RECORDS == 0:
                 await trio.lowlevel.checkpoint()
+        base = holder.number << 32
+        if sum(self.index.place(each[2]) == base | offset for each, offset in items if offset) < holder.live:
+            damage = scan.holes[0] if scan.holes else (scan.end, max(len(data), holder.end))
+            return Finding("damaged", holder.path, *damage)
         for first, last in merged(gaps):
             if last >= start:
                 first = max(first, start)
@@ -130,7 +132,8 @@ class Rewrite:
             packed.append((smaller or each, offset))
             if place % STEP_RECORDS == 0:
                 await trio.lowlevel.checkpoint()
-        return [*packed, (FILLER, 0), *copy] if copy else packed
+        between = sum(record.record_size(*each[4:]) for each, _ in packed)
+        return [*packed, *([(FILLER, 0)] if copy and between < 2 * segment.BLOCK_SIZE else []), *copy]
 
     async def _layout(self, items: list[Item], header: SegmentHeader, cipher: FileCipher | None) -> bytearray:
         """The bytes behind the header area."""
