@@ -169,7 +169,7 @@ def test_answers_have_the_servers_bytes() -> None:
     assert encode_answer("consumer_pause_response", messages.ConsumerPaused()) == (
         b'{"type":"io.nats.jetstream.api.v1.consumer_pause_response","paused":false,"pause_until":"0001-01-01T00:00:00Z"}'
     )
-    assert encode_answer("stream_names_response", messages.StreamNames()).endswith(b'"limit":1024,"streams":null}')
+    assert encode_answer("stream_names_response", messages.StreamNames()).endswith(b'"limit":0,"streams":null}')
     assert encode_answer("consumer_unpin_response", messages.Empty()) == (
         b'{"type":"io.nats.jetstream.api.v1.consumer_unpin_response"}'
     )

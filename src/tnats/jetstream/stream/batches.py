@@ -49,6 +49,8 @@ class Staged:
     messages: list[Message] = attrs.field(factory=list)
     size_bytes: int = 0
     idle_since_ns: int = 0
+    refusal: ApiError | None = None
+    """Why it has been given up. Kept for a publisher that asks for no answer before the commit."""
 
 
 @attrs.frozen
@@ -80,8 +82,13 @@ class AtomicBatches:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, message: Message, headers: Mapping[bytes, bytes], now_ns: int) -> Outcome:
-        """Take a message with a batch id. A refusal ends its batch, so that nothing of it is ever stored."""
+    def add(
+        self, message: Message, headers: Mapping[bytes, bytes], now_ns: int, refusal: ApiError | None = None
+    ) -> Outcome:
+        """Take a message with a batch id. A refusal ends its batch, so that nothing of it is ever stored.
+
+        `refusal`: why the caller does not want the message.
+        """
         batch_id = headers[BATCH_ID]
         if len(batch_id) > BATCH_ID_BYTES_MAX:
             return Outcome(errors.ATOMIC_PUBLISH_INVALID_BATCH_ID())
@@ -90,20 +97,25 @@ class AtomicBatches:
             return Outcome(errors.ATOMIC_PUBLISH_MISSING_SEQ())
         batch = self._open.get(batch_id)
         commit = headers.get(BATCH_COMMIT)
-        if number == 1 and batch is not None:
-            self._abandon(batch_id, "incomplete")
+        if batch is not None and batch.refusal is not None:
+            if number != 1:
+                if commit is not None:
+                    self._close(batch_id)
+                return Outcome(batch.refusal)
+            self._close(batch_id)
             batch = None
         if batch is None:
             if number != 1 or commit == b"eob":
                 return Outcome(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
             if len(self._open) >= ATOMIC_BATCHES_PER_STREAM_MAX or not self._budget.has_atomic_room():
                 return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
-            batch = self._open[batch_id] = Staged()
-            self._budget.atomic_count += 1
+            batch = self._put(batch_id, Staged())
         batch.idle_since_ns = now_ns
-        error = self._admit(batch, number, commit, headers)
+        error = refusal or self._admit(batch, number, commit, headers)
         if error is not None:
             self._abandon(batch_id, _reason(error))
+            if commit is None and not errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.matches(error):
+                self._put(batch_id, Staged(idle_since_ns=now_ns, refusal=error))
             return Outcome(error)
         if commit == b"eob":
             subject, block, payload = batch.messages[-1]
@@ -111,8 +123,11 @@ class AtomicBatches:
         else:
             size_bytes = len(message[0]) + len(message[1]) + len(message[2])
             if self._staged_bytes + size_bytes > ATOMIC_STAGED_BYTES_MAX:
+                error = errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
                 self._abandon(batch_id, "large")
-                return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
+                if commit is None:
+                    self._put(batch_id, Staged(idle_since_ns=now_ns, refusal=error))
+                return Outcome(error)
             batch.messages.append(message)
             batch.size_bytes += size_bytes
             self._staged_bytes += size_bytes
@@ -155,9 +170,15 @@ class AtomicBatches:
         taken, self.abandoned = self.abandoned, []
         return taken
 
+    def _put(self, batch_id: bytes, batch: Staged) -> Staged:
+        self._open[batch_id] = batch
+        self._budget.atomic_count += 1
+        return batch
+
     def _abandon(self, batch_id: bytes, reason: str) -> None:
+        if self._open[batch_id].messages:
+            self.abandoned.append(Abandoned(batch_id, reason))
         self._close(batch_id)
-        self.abandoned.append(Abandoned(batch_id, reason))
 
     def _close(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)
@@ -168,6 +189,7 @@ class AtomicBatches:
 def _reason(error: ApiError) -> str:
     if errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.matches(error):
         return "large"
-    if errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.matches(error):
+    unsupported = (errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, errors.REQUIRED_API_LEVEL)
+    if any(reason.matches(error) for reason in unsupported):
         return "unsupported"
     return "incomplete"

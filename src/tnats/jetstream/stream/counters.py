@@ -13,11 +13,29 @@ from collections.abc import Callable
 import attrs
 import orjson
 
+from tnats.jetstream.stream.headers import (
+    EXPECTED_LAST_MSG_ID,
+    EXPECTED_LAST_SEQ,
+    EXPECTED_LAST_SUBJECT_SEQ,
+    EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
+    EXPECTED_STREAM,
+    ROLLUP,
+)
 from tnats.limits import COUNTER_TOTALS_MAX
-from tnats.wire.headers import get_header, set_header
+from tnats.wire.headers import get_header, remove_header, set_header
 
 INCREMENT_HEADER = b"Nats-Incr"
 SOURCES_HEADER = b"Nats-Counter-Sources"
+FORBIDDEN_HEADERS = (
+    ROLLUP,
+    EXPECTED_STREAM,
+    EXPECTED_LAST_SEQ,
+    EXPECTED_LAST_SUBJECT_SEQ,
+    EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
+    EXPECTED_LAST_MSG_ID,
+)
+"""An increment is neither conditional nor does it take others away."""
+
 _DECIMAL = re.compile(rb"[+-]?[0-9]+")
 DIGITS_MAX = 4000
 """Digits of an increment: a header cannot hold more than 64 KiB, and work on a number grows with its square."""
@@ -50,9 +68,11 @@ def parse_total(headers: bytes, payload: bytes) -> Total | None:
 
 
 def counted_message(headers: bytes, total: Total) -> tuple[bytes, bytes]:
-    """(header block, body) of the message that stores a new total."""
+    """(header block, body) of the message that stores a new total. What a client says of other streams is dropped."""
     if total.sources:
         headers = set_header(headers, SOURCES_HEADER, total.sources)
+    elif SOURCES_HEADER in headers:
+        headers = remove_header(headers, SOURCES_HEADER)
     return headers, b'{"val":"%d"}' % total.value
 
 

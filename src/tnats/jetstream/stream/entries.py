@@ -8,6 +8,7 @@ fixed little-endian integers and the raw bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import attrs
 
@@ -35,8 +36,8 @@ class Append:
 
     The leader's copy also knows whom to answer: `replies` runs parallel to `messages` (empty: nobody), `acks`
     holds the answers that are not the plain PubAck, by offset (None: no answer), and `after` what else is to be
-    sent once this entry is committed. `size_bytes`, `added_count`: by how much its messages let the stream grow,
-    where the leader keeps account.
+    sent once this entry is committed, each with the offset of the message before whose answer it goes out.
+    `size_bytes`, `added_count`: by how much its messages let the stream grow, where the leader keeps account.
     """
 
     __slots__ = (
@@ -61,7 +62,7 @@ class Append:
         """A list while the leader gathers them; as they were written, where the entry comes from the log."""
         self.replies = replies
         self.acks: dict[int, bytes | None] = {}
-        self.after: list[Reply] = []
+        self.after: list[tuple[int, Reply]] = []
         self.dropped: dict[int, None] = {}
         self.size_bytes = 0
         self.added_count = 0
@@ -83,6 +84,11 @@ class Append:
                 (seq for subject, seq in self._last_by_subject.items() if subject_matches(pattern, subject)), default=0
             )
         return found
+
+    def answer_after(self, reply: bytes, payloads: Iterable[bytes]) -> None:
+        """Send these, once committed, behind the answers to the messages that are here by now."""
+        offset = len(self.messages)
+        self.after.extend((offset, (reply, payload)) for payload in payloads)
 
     def count_of(self, subject: bytes) -> int:
         """How many messages on the subject are here."""

@@ -52,10 +52,10 @@ def parse_control(reply: bytes) -> Control | ApiError:
     number = parse_seq(number_text)
     if operation is None or gap not in (b"ok", b"fail") or not number or number == 2**64 - 1:
         return invalid
-    if (operation == START and number != 1) or (operation == COMMIT_END and number == 1):
+    if (number == 1) != (operation == START) and operation not in (COMMIT, PING):
         return invalid
-    flow = parse_seq(flow_text) or FAST_BATCH_WINDOW_MSGS
-    return Control(batch_id, flow, gap == b"fail", number, operation)
+    flow = int(flow_text) if flow_text.isdigit() else 0
+    return Control(batch_id, flow or FAST_BATCH_WINDOW_MSGS, gap == b"fail", number, operation)
 
 
 @attrs.define
@@ -100,7 +100,7 @@ class FastBatches:
         batch.idle_since_ns = now_ns
         expected = batch.number + 1
         received = control.number + 1 if control.operation == PING else control.number
-        if received > expected or (received < expected and control.operation == START):
+        if received > expected or (received < expected and control.operation != PING):
             answers.append(b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, received))
             if control.fails_on_gap or received < expected:
                 answers.append(self.end(control.batch_id))
@@ -110,18 +110,18 @@ class FastBatches:
             return [*answers, _ack(batch.last_ack, batch.window)], False
         if control.operation == COMMIT_END:
             return [*answers, self.end(control.batch_id)], False
-        if received < expected:
-            # Sent again after an ack went missing: it is stored already.
-            return [*answers, _ack(batch.last_ack, batch.window)], False
         batch.number = received
         return answers, True
 
-    def stored(self, control: Control, seq: int) -> bytes | None:
-        """The message will be stored with this sequence: the answer that is due when it is, if one is due."""
+    def stored(self, control: Control, seq: int, *, is_duplicate: bool = False) -> bytes | None:
+        """The message will be stored with this sequence: the answer that is due when it is, if one is due.
+
+        `is_duplicate`: it has been stored with this sequence before.
+        """
         batch = self._open[control.batch_id]
         batch.last_seq = max(batch.last_seq, seq)
         if control.operation == COMMIT:
-            return self.end(control.batch_id)
+            return self.end(control.batch_id, is_duplicate=is_duplicate and control.number == 1)
         if batch.number < batch.next_ack:
             return None
         batch.window = max(1, min(batch.window * 2, batch.window_max, self._share()))
@@ -141,7 +141,7 @@ class FastBatches:
             answers.append(self.end(control.batch_id))
         return answers
 
-    def end(self, batch_id: bytes) -> bytes:
+    def end(self, batch_id: bytes, *, is_duplicate: bool = False) -> bytes:
         """Close a batch: its PubAck."""
         batch = self._open.pop(batch_id)
         self._budget.fast_count -= 1
@@ -149,6 +149,7 @@ class FastBatches:
             {
                 "stream": self._stream_name,
                 "seq": batch.last_seq,
+                **({"duplicate": True} if is_duplicate else {}),
                 "batch": batch_id.decode("utf-8", "replace"),
                 "count": batch.number,
             }

@@ -117,6 +117,10 @@ class StreamLeader:
         self._size_max = config.max_msg_size if config.max_msg_size > 0 else 2**62
         transform = config.subject_transform
         self._transform = Transform(transform.src, transform.dest) if transform is not None and transform.dest else None
+        if not config.allow_atomic:
+            self._batches.clear()
+        if not config.allow_batched:
+            self._fast.clear()
         self._is_plain = not (
             config.sealed
             or config.allow_msg_counter
@@ -163,8 +167,12 @@ class StreamLeader:
             admission.entry = entry
         elif entry.after:
             # Nothing of its own to wait for, but what is in flight before it.
-            target = self._in_flight[-1].after if self._in_flight else admission.replies
-            target.extend(entry.after)
+            answers = [answer for _, answer in entry.after]
+            if self._in_flight:
+                last = self._in_flight[-1]
+                last.after.extend((len(last.messages), answer) for answer in answers)
+            else:
+                admission.replies.extend(answers)
         return admission
 
     def _admit_one(self, message: Message, reply: bytes, entry: Append, admission: Admission) -> None:
@@ -193,13 +201,15 @@ class StreamLeader:
         error: ApiError | None = None
         if not self.config.allow_atomic:
             error = errors.ATOMIC_PUBLISH_DISABLED()
+        elif self.config.sealed:
+            error = errors.STREAM_SEALED()
         elif not supports(headers.get(REQUIRED_LEVEL_HEADER)):
             error = errors.REQUIRED_API_LEVEL()
         elif len(message[1]) + len(message[2]) > self._size_max:
             error = errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
         committed = None
-        if error is None:
-            outcome = self._batches.add(message, headers, entry.ts_ns)
+        if self.config.allow_atomic:
+            outcome = self._batches.add(message, headers, entry.ts_ns, error)
             error, committed = outcome.error, outcome.committed
         if error is not None:
             self._send_refusal(error, reply, admission)
@@ -245,34 +255,41 @@ class StreamLeader:
     def _admit_fast(
         self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append, admission: Admission
     ) -> None:
-        control = parse_control(reply) if self.config.allow_batched else errors.BATCH_PUBLISH_DISABLED()
+        control: Control | ApiError
+        if not self.config.allow_batched:
+            control = errors.BATCH_PUBLISH_DISABLED()
+        elif not supports(headers.get(REQUIRED_LEVEL_HEADER)):
+            control = errors.REQUIRED_API_LEVEL()
+        else:
+            control = parse_control(reply)
         if isinstance(control, ApiError):
-            self._send_refusal(control, reply, admission)
+            entry.answer_after(reply, [self.refusal(control)])
             return
         answers, is_stored = self._fast.begin(control, entry.ts_ns)
         # Whatever names stored messages waits for them; the first answer of a batch names none.
         if control.number == 1 and is_stored:
             admission.replies.extend((reply, answer) for answer in answers)
         else:
-            entry.after.extend((reply, answer) for answer in answers)
+            entry.answer_after(reply, answers)
         if is_stored:
             self._store_fast(control, message, reply, headers, entry)
 
     def _store_fast(
         self, control: Control, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append
     ) -> None:
-        offset = len(entry.messages)
+        offset, answers_count = len(entry.messages), len(entry.after)
         try:
             self._judge(message, headers, reply, entry)
         except _Refused as refused:
-            entry.after.extend((reply, answer) for answer in self._fast.refused(control, refused.error))
+            entry.answer_after(reply, self._fast.refused(control, refused.error))
             return
         if len(entry.messages) == offset:
             # A duplicate: stored before, and answered in the batch's own way.
-            entry.after.pop()
-            answer = self._fast.stored(control, 0)
+            del entry.after[answers_count:]
+            seq = self._stored_seq(headers[header.MSG_ID], entry)
+            answer = self._fast.stored(control, seq, is_duplicate=True)
             if answer is not None:
-                entry.after.append((reply, answer))
+                entry.answer_after(reply, [answer])
         else:
             entry.acks[offset] = self._fast.stored(control, entry.first_seq + offset)
 
@@ -336,21 +353,23 @@ class StreamLeader:
     def _check_allowed(self, headers: Mapping[bytes, bytes]) -> None:
         """Headers that need a feature of the stream, or are not for clients."""
         config = self.config
+        increment = headers.get(counters.INCREMENT_HEADER)
         if config.allow_msg_counter:
-            forbidden = (header.ROLLUP, header.EXPECTED_LAST_SEQ, header.EXPECTED_LAST_SUBJECT_SEQ)
-            if any(key in headers for key in forbidden):
+            if any(headers.get(key) for key in counters.FORBIDDEN_HEADERS):
                 raise _Refused(errors.MESSAGE_INCR_INVALID())
-        elif headers.get(counters.INCREMENT_HEADER):
-            raise _Refused(errors.MESSAGE_INCR_DISABLED())
-        if header.EXPECTED_STREAM in headers and to_text(headers[header.EXPECTED_STREAM]) != config.name:
+        elif increment:
+            is_valid = counters.parse_increment(increment) is not None
+            raise _Refused(errors.MESSAGE_INCR_DISABLED() if is_valid else errors.MESSAGE_INCR_INVALID())
+        expected_stream = headers.get(header.EXPECTED_STREAM)
+        if expected_stream and to_text(expected_stream) != config.name:
             raise _Refused(errors.STREAM_NOT_MATCH())
         ttl = headers.get(TTL_HEADER)
         if ttl:
-            if not config.allow_msg_ttl:
-                raise _Refused(errors.MESSAGE_TTL_DISABLED())
             if parse_ttl(ttl) is None:
                 raise _Refused(errors.MESSAGE_TTL_INVALID())
-        if header.STREAM_SOURCE in headers:
+            if not config.allow_msg_ttl:
+                raise _Refused(errors.MESSAGE_TTL_DISABLED())
+        if headers.get(header.STREAM_SOURCE):
             raise _Refused(errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED())
 
     def _check_expectations(
@@ -358,18 +377,22 @@ class StreamLeader:
     ) -> None:
         wanted = headers.get(header.EXPECTED_LAST_SUBJECT_SEQ)
         pattern = headers.get(header.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
-        if wanted is not None:
+        if wanted:
             pattern = pattern or subject
             if batch_first_seq and entry.last_seq_of(pattern) >= batch_first_seq:
                 raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT())
             last_seq = self._last_seq_of(pattern, entry)
             if header.parse_seq(wanted) != last_seq:
                 raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE(seq=last_seq))
-        elif pattern is not None:
+        elif pattern:
             raise _Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID())
         wanted = headers.get(header.EXPECTED_LAST_SEQ)
-        if wanted is not None and header.parse_seq(wanted) != entry.next_seq - 1:
-            raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE(seq=entry.next_seq - 1))
+        if wanted:
+            if header.parse_seq(wanted) != entry.next_seq - 1:
+                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE(seq=entry.next_seq - 1))
+            if batch_first_seq and entry.next_seq > batch_first_seq:
+                # Only its first message can know what came before the batch.
+                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT())
 
     def _last_seq_of(self, pattern: bytes, entry: Append) -> int:
         """The last sequence on a subject or pattern when the next message of `entry` applies."""
@@ -388,8 +411,10 @@ class StreamLeader:
         if is_schedule and not self.config.allow_msg_schedules:
             raise _Refused(errors.MESSAGE_SCHEDULES_DISABLED())
         error = None
-        if schedules.SCHEDULER in headers or schedules.NEXT in headers:
+        if headers.get(schedules.SCHEDULER) or headers.get(schedules.NEXT):
             error = schedules.check_scheduler(subject, headers)
+            if error is None and not self.config.allow_msg_schedules:
+                error = errors.MESSAGE_SCHEDULES_DISABLED()
         if error is None and is_schedule:
             error = schedules.check(subject, headers, self.config.allow_msg_ttl, self.captures)
         if error is not None:
@@ -411,18 +436,22 @@ class StreamLeader:
         return set_header(block, TTL_HEADER, ttl_text(floor_ns))
 
     def _answer_duplicate(self, msg_id: bytes, reply: bytes, entry: Append, batch_first_seq: int) -> bool:
-        seq = self._ids.get(msg_id) or self.machine.duplicates.find(msg_id, entry.ts_ns)
+        seq = self._stored_seq(msg_id, entry)
         if not seq:
             return False
         if batch_first_seq:
             raise _Refused(errors.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE())
-        if reply:
-            entry.after.append((reply, b'%b%d,"duplicate": true}' % (self._ack_head, seq)))
+        if reply and not self.config.no_ack:
+            entry.answer_after(reply, [b'%b%d,"duplicate": true}' % (self._ack_head, seq)])
         return True
+
+    def _stored_seq(self, msg_id: bytes, entry: Append) -> int:
+        """Under which sequence a message with this id is stored or about to be, 0 if none is."""
+        return self._ids.get(msg_id) or self.machine.duplicates.find(msg_id, entry.ts_ns)
 
     def _check_last_id(self, headers: Mapping[bytes, bytes], last_seq: int) -> None:
         wanted = headers.get(header.EXPECTED_LAST_MSG_ID)
-        if wanted is None:
+        if not wanted:
             return
         # The id of the last message, which may have none.
         last_id = self._last_id[0] if self._last_id[1] == last_seq else b""
@@ -545,20 +574,24 @@ class StreamLeader:
         """What to send now that the entry is committed."""
         replies, acks, head = entry.replies, entry.acks, self._ack_head
         if self.config.no_ack or not replies:
-            return list(entry.after)
+            return [answer for _, answer in entry.after]
         seq = entry.first_seq
-        if not acks:
-            answers = [(reply, b"%b%d}" % (head, seq + offset)) for offset, reply in enumerate(replies) if reply]
-        else:
-            answers = []
-            for offset, reply in enumerate(replies):
-                if reply:
-                    answer = acks.get(offset, head)
-                    if answer is head:
-                        answer = b"%b%d}" % (head, seq + offset)
-                    if answer is not None:
-                        answers.append((reply, answer))
-        return answers + entry.after if entry.after else answers
+        if not acks and not entry.after:
+            return [(reply, b"%b%d}" % (head, seq + offset)) for offset, reply in enumerate(replies) if reply]
+        answers: list[Reply] = []
+        after, sent = entry.after, 0
+        for offset, reply in enumerate(replies):
+            while sent < len(after) and after[sent][0] <= offset:
+                answers.append(after[sent][1])
+                sent += 1
+            if reply:
+                answer = acks.get(offset, head)
+                if answer is head:
+                    answer = b"%b%d}" % (head, seq + offset)
+                if answer is not None:
+                    answers.append((reply, answer))
+        answers.extend(answer for _, answer in after[sent:])
+        return answers
 
     def admit_sourced(self, messages: list[Message], now_ns: int) -> Admission:
         """Store messages of another stream, which has judged them."""

@@ -100,9 +100,8 @@ def check(
             return errors.MESSAGE_TTL_DISABLED()
         if parse_ttl(ttl) is None:
             return errors.MESSAGE_SCHEDULES_TTL_INVALID()
-    for key in (b"Nats-Rollup", ROLLUP):
-        if headers.get(key, b"sub").lower() != b"sub":
-            return errors.MESSAGE_SCHEDULES_ROLLUP_INVALID()
+    if (headers.get(ROLLUP) or b"sub") != b"sub" or (headers.get(b"Nats-Rollup") or b"sub").lower() != b"sub":
+        return errors.MESSAGE_SCHEDULES_ROLLUP_INVALID()
     target = headers.get(TARGET, b"")
     if not _is_usable(target, is_captured) or subjects_overlap(target, subject):
         return errors.MESSAGE_SCHEDULES_TARGET_INVALID()
@@ -113,13 +112,17 @@ def check(
 
 
 def _is_usable(subject: bytes, is_captured: Callable[[bytes], bool]) -> bool:
-    return is_valid_literal(subject) and is_valid_subject(subject) and is_captured(subject)
+    return _is_publishable(subject) and is_captured(subject)
+
+
+def _is_publishable(subject: bytes) -> bool:
+    return is_valid_literal(subject) and is_valid_subject(subject)
 
 
 def check_scheduler(subject: bytes, headers: Mapping[bytes, bytes]) -> ApiError | None:
     """Why a client may not send these scheduler headers, or None. Only "purge", which cancels, is a client's."""
     scheduler = headers.get(SCHEDULER, b"")
-    if headers.get(NEXT) != PURGE or not scheduler or not is_valid_literal(scheduler) or scheduler == subject:
+    if headers.get(NEXT) != PURGE or not _is_publishable(scheduler) or scheduler == subject:
         return errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID()
     return None
 

@@ -26,10 +26,10 @@ def parse_ttl(value: bytes) -> int | None:
     if text.lower() == "never":
         return NEVER
     if text.isascii() and text.isdigit():
-        ttl_ns: int | None = min(int(text) * SECOND_NS, DURATION_NS_MAX)
+        ttl_ns = int(text) * SECOND_NS if len(text) <= 20 else None
     else:
         ttl_ns = parse_duration(text)
-    return ttl_ns if ttl_ns is not None and ttl_ns >= SECOND_NS else None
+    return ttl_ns if ttl_ns is not None and SECOND_NS <= ttl_ns <= DURATION_NS_MAX else None
 
 
 def ttl_text(ttl_ns: int) -> bytes:
