@@ -231,6 +231,15 @@ def test_the_last_message_of_a_subject_leaves_a_marker() -> None:
     assert desk.store.last_seq == 2
 
 
+def test_the_purge_of_a_key_leaves_no_marker() -> None:
+    """The mark that a client left with a purge is one already; that of a delete is not (ADR-48)."""
+    desk = Desk(subject_delete_marker_ttl=60 * SECOND, max_age=5 * SECOND, duplicate_window=SECOND)
+    desk.publish(publish("a.x", KV_Operation="PURGE", Nats_TTL="2s"), publish("a.y", KV_Operation="DEL"))
+    desk.publish(publish("a.z", KV_Operation="PURGE"))
+    desk.sleep(6)
+    assert [desk.store.held[seq].subject for seq in desk.seqs()] == [b"a.y"]
+
+
 def test_no_marker_while_a_newer_message_exists() -> None:
     """Only the end of the newest message of a subject is marked, and a purge marks nothing."""
     desk = Desk(subject_delete_marker_ttl=2 * SECOND, max_msgs_per_subject=5)

@@ -27,7 +27,7 @@ from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge
 from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, nats_headers
 from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
-from tnats.jetstream.stream.ttl import MARKER_HEADER, TTL_HEADER, Deadlines, parse_ttl
+from tnats.jetstream.stream.ttl import TTL_HEADER, Deadlines, is_removal, parse_ttl
 from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
 from tnats.storage.message_run import MessageRun, subjects_of
 
@@ -107,7 +107,7 @@ class StreamMachine:
         store.append_run(ts_ns, messages)
         if type(messages) is not MessageRun or messages.has_headers:
             for subject, headers, _ in messages:
-                if headers and b"\r\nNats-" in headers:
+                if headers and (b"\r\nNats-" in headers or b"\r\nKV-" in headers):
                     self._note_headers(seq, ts_ns, subject, headers, applied)
                 seq += 1
         if self._has_limits:
@@ -139,6 +139,8 @@ class StreamMachine:
             last[subject] = entry.first_seq + offset
 
     def _note_headers(self, seq: int, ts_ns: int, subject: bytes, block: bytes, applied: Applied) -> None:
+        if self.config.allow_msg_ttl and is_removal(block):
+            self.deadlines.add_marker(seq)
         headers = nats_headers(block)
         if not headers:
             return
@@ -164,8 +166,6 @@ class StreamMachine:
             ttl_ns = parse_ttl(headers.get(TTL_HEADER, b""))
             if ttl_ns:
                 self.deadlines.add(seq, ts_ns, ttl_ns)
-            if MARKER_HEADER in headers:
-                self.deadlines.add_marker(seq)
         if self.config.allow_msg_schedules and headers.get(SCHEDULE):
             self.schedules.add(subject, seq, ts_ns, headers)
 
@@ -295,6 +295,8 @@ class StreamMachine:
     def observe(self, seq: int, ts_ns: int, message: Message) -> None:
         """A message that the store already holds: rebuild what its headers mean. In order, after `restore`."""
         subject, block, _ = message
+        if self.config.allow_msg_ttl and is_removal(block):
+            self.deadlines.add_marker(seq)
         headers = nats_headers(block)
         if not headers:
             return

@@ -1,7 +1,7 @@
 """When messages end by their own TTL (Nats-TTL, ADR-43): parsing, and the deadlines of what is stored.
 
-`never` exempts a message from `max_age` as well. Delete markers (ADR-43 and ADR-48) are remembered here too: the
-end of a marker leaves no further marker.
+`never` exempts a message from `max_age` as well. Delete markers (ADR-43 and ADR-48) and purges of keys are
+remembered here too: their end leaves no further marker.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import heapq
 
 from tnats.jetstream.api.times import DURATION_NS_MAX, format_duration, parse_duration
 from tnats.limits import SECOND_NS
-from tnats.wire.headers import build_headers
+from tnats.wire.headers import build_headers, get_header
 
 NEVER = -1
 MARKER_HEADER = b"Nats-Marker-Reason"
+KV_OPERATION = b"KV-Operation"
+KV_PURGE = b"PURGE"
 MARKER_REASON_AGE = b"MaxAge"
 TTL_HEADER = b"Nats-TTL"
 
@@ -30,6 +32,13 @@ def parse_ttl(value: bytes) -> int | None:
     else:
         ttl_ns = parse_duration(text)
     return ttl_ns if ttl_ns is not None and SECOND_NS <= ttl_ns <= DURATION_NS_MAX else None
+
+
+def is_removal(block: bytes) -> bool:
+    """Whether a header block says that the subject is gone: a delete marker, or the purge of a key (ADR-48)."""
+    return (MARKER_HEADER in block and get_header(block, MARKER_HEADER) is not None) or (
+        KV_OPERATION in block and get_header(block, KV_OPERATION) == KV_PURGE
+    )
 
 
 def ttl_text(ttl_ns: int) -> bytes:
