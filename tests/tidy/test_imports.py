@@ -12,6 +12,15 @@ EVERYONE = ("tnats.errors", "tnats.limits", "tnats.ids", "tnats.speedups", "attr
 
 API = "tnats.runtime.api"
 PURE = ("tnats.wire", "tnats.subjects", "tnats.auth", "tnats.raft")
+JETSTREAM_RECORDS = (
+    "tnats.jetstream.api.fields",
+    "tnats.jetstream.api.messages",
+    "tnats.jetstream.api.times",
+    "tnats.jetstream.stream.config",
+    "tnats.jetstream.consumer.config",
+    "tnats.jetstream.consumer.requests",
+)
+"""The records of the JetStream API: pure, and spelt once for server and client."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.errors": (),
@@ -72,21 +81,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "orjson",
     ),
     "tnats.client": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
-    # The records of the JetStream API have one spelling, which server and client share.
-    "tnats.client.jetstream": (
-        "tnats.client",
-        "tnats.wire",
-        "tnats.subjects",
-        "tnats.jetstream.api.fields",
-        "tnats.jetstream.api.messages",
-        "tnats.jetstream.api.times",
-        "tnats.jetstream.stream.config",
-        "tnats.jetstream.consumer.config",
-        "tnats.jetstream.consumer.requests",
-        API,
-        "trio",
-        "orjson",
-    ),
+    "tnats.client.jetstream": ("tnats.client", *PURE, *JETSTREAM_RECORDS, API, "trio", "orjson"),
+    "tnats.client.kv": ("tnats.client", *JETSTREAM_RECORDS, API, "trio"),
+    "tnats.client.object_store": ("tnats.client", *JETSTREAM_RECORDS, API, "trio", "orjson"),
     # For people: `connect()` without a runtime takes the live one.
     "tnats.client.connect": ("tnats.client", "tnats.wire", "tnats.auth", API, "tnats.runtime.live", "trio"),
     "tnats.server": (
@@ -109,6 +106,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.harness": (
         "tnats.server",
         "tnats.client",
+        "tnats.jetstream",
         "tnats.testing",
         "tnats.runtime",
         "tnats.wire",

@@ -15,6 +15,8 @@ from tnats.jetstream.api.fields import to_object
 
 T = TypeVar("T")
 
+OWN_PREFIX = "$JS.API"
+
 
 class Api:
     """The API of the client's account, of a domain, or of another account through an import."""
@@ -24,8 +26,13 @@ class Api:
         if domain and prefix:
             raise ClientError("JetStream: give domain or api_prefix, not both")
         self.client = client
-        self.prefix = prefix.rstrip(".") or (f"$JS.{domain}.API" if domain else "$JS.API")
+        self.prefix = prefix.rstrip(".") or (f"$JS.{domain}.API" if domain else OWN_PREFIX)
         self.timeout_s = timeout_s
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is reached through another prefix than the account's own."""
+        return self.prefix != OWN_PREFIX
 
     def subject(self, call: str) -> str:
         """The full subject of a call."""

@@ -54,7 +54,10 @@ class OrderedMessages:
         )
         self._last_stream_sequence = 0
         self._last_consumer_sequence = 0
+        self._source: Source
         self._messages: MessageStream
+        self._broken = False
+        """Another consumer is needed: remembered here, for a caller may be cancelled while it is made."""
         self._stack = AsyncExitStack()
         self.pending_count = 0
         self.reset_count = 0
@@ -76,18 +79,25 @@ class OrderedMessages:
 
     async def __anext__(self) -> Delivery:
         while True:
+            if self._broken:
+                await self._recreate()
             try:
                 delivery = await anext(self._messages)
             except (ConsumerNotFound, PullRefused):
-                await self._recreate()
+                self._broken = True
                 continue
             metadata = delivery.metadata
             if metadata.consumer_sequence != self._last_consumer_sequence + 1:
-                await self._recreate()
+                self._broken = True
                 continue
             self._last_consumer_sequence = metadata.consumer_sequence
             self._last_stream_sequence = metadata.stream_sequence
             return delivery
+
+    async def left_count(self) -> int:
+        """How many messages there are now that have not been handed out. Raises like `Consumer.info`."""
+        info = await self._source.info()
+        return info.num_pending + info.delivered.consumer_seq - self._last_consumer_sequence
 
     async def _create(self) -> ConsumerInfo:
         """Make the next consumer and begin to pull from it. Raises like `Stream.create_consumer`."""
@@ -99,22 +109,22 @@ class OrderedMessages:
             config.opt_start_time_ns = None
         info = await create_consumer(self._api, self._stream, config, Action.CREATE)
         self._last_consumer_sequence = 0
-        source = Source(self._api, self._stream, config.name)
-        self._messages = await self._stack.enter_async_context(MessageStream(source, self._body, gives_back=False))
+        self._source = Source(self._api, self._stream, config.name)
+        stream = MessageStream(self._source, self._body, gives_back=False)
+        self._messages = await self._stack.enter_async_context(stream)
         return info
 
     async def _recreate(self) -> None:
         """Go on with another consumer; waits out an outage. Raises StreamNotFound, ApiError."""
-        self.reset_count += 1
         await self._stack.aclose()
         self._forget()
-        made = False
-        while not made:
+        while self._broken:
             try:
                 await self._create()
-                made = True
+                self._broken = False
             except (NoResponders, TimedOut, ConnectionLost):
                 await self._api.client.runtime.clock.sleep_ns(limits.CLIENT_PULL_RETRY_NS)
+        self.reset_count += 1
 
     def _forget(self) -> None:
         """Ask the server to remove the consumer that is no longer needed; if that fails, inactivity does it."""

@@ -148,6 +148,7 @@ class MessageStream:
 
     async def __aenter__(self) -> MessageStream:
         self._subscription = self._client.open(PullSubscription(self._client, self._body.batch))
+        await self._top_up()
         return self
 
     async def __aexit__(
@@ -215,6 +216,7 @@ class MessageStream:
         if status == HEARTBEAT_STATUS:
             return
         if status == NO_RESPONDERS_STATUS:
+            self._outstanding_count = 0
             await self._client.runtime.clock.sleep_ns(limits.CLIENT_PULL_RETRY_NS)
             await self._look_after()
             return
