@@ -242,6 +242,19 @@ def test_timers_go_on_after_a_restart() -> None:
     assert len(rig.sleep(0.2)) == 1
 
 
+def test_a_clock_set_back_does_not_stretch_the_ack_wait() -> None:
+    """What was sent "in the future" before the restart is due one ack wait after it."""
+    rig = Rig(ack_wait_ns=10 * SECOND)
+    rig.sleep(100)
+    rig.store()
+    rig.fetch(1)
+    rig.now_ns -= 60 * SECOND
+    rig.restart()
+    rig.pull('{"batch":1,"expires":60000000000}')
+    assert rig.sleep(9.9) == []
+    assert len(rig.sleep(0.2)) == 1
+
+
 # ------------------------------------------------------------------ requests, pause, activity
 
 

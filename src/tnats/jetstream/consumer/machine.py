@@ -147,7 +147,9 @@ class ConsumerMachine:
             if subject is None:
                 self._op(state.SKIPPED, seq)
                 continue
-            self._set_due(seq, sent_ns - self.wall_offset_ns + self._ack_wait_ns(self.state.deliveries_of(seq)))
+            # The wall clock may have been set back meanwhile: nothing was sent later than now.
+            sent_ns = min(sent_ns - self.wall_offset_ns, now_ns)
+            self._set_due(seq, sent_ns + self._ack_wait_ns(self.state.deliveries_of(seq)))
         for seq in list(self.state.held):
             subject = self._index.subject_of(seq)
             if subject is None:
