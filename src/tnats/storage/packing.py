@@ -20,6 +20,13 @@ from tnats.storage.message_log import Message
 LEVEL = 3
 DICTIONARY_BYTES = 8 * 1024
 _HEAD_SIZE = struct.Struct("<H")
+_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
+    LEVEL,
+    format=zstandard.FORMAT_ZSTD1_MAGICLESS,  # the record says what it is, and has a checksum
+    write_checksum=False,
+    write_content_size=False,
+    write_dict_id=False,
+)
 
 
 def dictionary_of(contents: Iterable[bytes]) -> tuple[bytes, int]:
@@ -43,10 +50,8 @@ class Packer:
         known = None
         if dictionary:
             known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self._expander = zstandard.ZstdDecompressor(dict_data=known)
-        self._compressor = zstandard.ZstdCompressor(
-            LEVEL, dict_data=known, write_checksum=False, write_content_size=False, write_dict_id=False
-        )
+        self._expander = zstandard.ZstdDecompressor(dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
+        self._compressor = zstandard.ZstdCompressor(dict_data=known, compression_params=_PARAMETERS)
 
     def pack(self, message: hot.Record) -> hot.Record | None:
         """The packed record of a message's record; None when it would not be smaller."""
