@@ -1,8 +1,6 @@
 """A stream's message log as the stream and consumer machines see it: `StreamStore` and `StreamIndex` over `MessageLog`.
 
-Everything is answered from the log's index. During recovery messages may stand in the files that the journal has yet
-to bring up: they are set aside first (`set_aside`), so that the machine meets each of them at its own place in the
-replay, and are taken back into the index then.
+Everything is answered from the log's index.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tnats.limits import MIB
 from tnats.storage.index import PLACE_MIN, SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog
+from tnats.storage.message_run import MessageRun
 from tnats.storage.stream_log import StreamLog
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
@@ -31,7 +30,6 @@ class IndexedStore:
         self.log = log
         self.index = log.index
         self.last_time_ns = log.last_time_ns
-        self._aside: dict[int, tuple[int, bytes, int, int, int]] = {}
         self._matchers: dict[tuple[bytes, ...], _Matcher] = {}
         self._recent: dict[int, Content] = {}
         """The newest messages of a log in files: consumers mostly want what has just come."""
@@ -71,25 +69,16 @@ class IndexedStore:
 
     def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes) -> None:
         self.last_time_ns = ts_ns
-        if self._aside:
-            held = self._aside.pop(seq, None)
-            if held is not None:
-                self.index.put(*held)
-                return
         content = (subject, headers, payload)
         self.log.hold((Message(seq, ts_ns, *content),))
         if self._recent_bytes_max:
             self._remember(seq, (content,))
 
     def append_run(self, ts_ns: int, messages: Sequence[Content]) -> None:
-        if self._aside:
-            for subject, headers, payload in messages:
-                self.append(self.index.last + 1, ts_ns, subject, headers, payload)
-            return
         self.last_time_ns = ts_ns
         first = self.index.last + 1
         self.log.hold_run(ts_ns, messages)
-        if self._recent_bytes_max:
+        if self._recent_bytes_max and type(messages) is not MessageRun:  # what is replayed did not just come
             self._remember(first, messages)
 
     def _remember(self, first: int, messages: Sequence[Content]) -> None:
@@ -113,7 +102,6 @@ class IndexedStore:
 
     def skip(self, seq: int, ts_ns: int) -> None:
         self.last_time_ns = ts_ns
-        self._aside.pop(seq, None)
         self.log.skip(seq, seq)
 
     def skip_to(self, next_seq: int, ts_ns: int) -> None:
@@ -232,26 +220,6 @@ class IndexedStore:
     async def load(self, seq: int) -> Message:
         """The message. Raises KeyError, DataDamaged, DiskError."""
         return self.load_nowait(seq) or await self.log.load(seq)
-
-    # ------------------------------------------------------------------ recovery
-
-    def set_aside(self, last_seq: int) -> None:
-        """Put away what the files hold behind `last_seq`: the journal tells when it is due."""
-        self._aside = {held[0]: held for held in self.index.cut_back(last_seq)}
-
-    def jump_to(self, next_seq: int) -> list[int]:
-        """The journal has lost what came before `next_seq`: take back from the files what they have; which it was."""
-        found = sorted(seq for seq in self._aside if seq < next_seq)
-        for seq in found:
-            held = self._aside.pop(seq)
-            self.index.put(*held)
-            self.last_time_ns = held[4]
-        self.index.extend(next_seq - 1)
-        return found
-
-    def end_recovery(self) -> list[int]:
-        """The journal has nothing more: take back what is left aside; which it was."""
-        return self.jump_to(max(self._aside, default=self.index.last) + 1)
 
 
 class _Matcher:

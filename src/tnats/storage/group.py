@@ -106,7 +106,7 @@ class Group:
         return ticket
 
     def write_nowait(self, body: Buffer) -> bool:
-        """With a sync interval: append one entry and write it here and now, as `append_nowait` and a ticket that is done.
+        """With a sync interval: append one entry and write it here and now, as `append_nowait` and a done ticket do.
 
         False if that cannot be done: then nothing has happened, and `append_nowait` says why.
         """

@@ -176,6 +176,7 @@ cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_s
 
 
 cdef Py_ssize_t FRONT, MESSAGE_FRONT
+cdef unsigned long long LINK_MAX
 cdef unsigned int HOLLOW
 
 @cython.locals(
@@ -214,3 +215,30 @@ cpdef tuple find_messages(bytes body, Py_ssize_t start, Py_ssize_t count)
     number=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, headers_size=Py_ssize_t,
 )
 cpdef object measure_messages(bytes body, object places, Py_ssize_t base, Py_ssize_t headers_cost)
+
+@cython.locals(
+    shown="unsigned int[::1]", data="const unsigned char *", number=Py_ssize_t, start=Py_ssize_t, found=list,
+)
+cpdef list subjects_of_messages(bytes body, object places)
+
+@cython.locals(
+    subject="unsigned int[::1]", count_of="unsigned long long[::1]", last_of="unsigned long long[::1]",
+    link="unsigned int[::1]", number=Py_ssize_t, identity=Py_ssize_t, before="unsigned long long",
+    sequence="unsigned long long", outside=list,
+)
+cpdef list link_forward(object identities, unsigned long long first, object counts, object lasts, object links)
+
+@cython.locals(
+    subject="unsigned int[::1]", count_of="unsigned long long[::1]", first_of="unsigned long long[::1]",
+    last_of="unsigned long long[::1]", link="unsigned int[::1]", number=Py_ssize_t, identity=Py_ssize_t,
+    following="unsigned long long", sequence="unsigned long long", is_in_front=bint,
+)
+cpdef bint link_backward(
+    object identities, unsigned long long first, object counts, object firsts, object lasts, object links
+) except -1
+
+@cython.locals(
+    number="unsigned int[::1]", value="unsigned int[::1]", entry="unsigned int[::1]", size=Py_ssize_t,
+    count=Py_ssize_t, position=Py_ssize_t,
+)
+cpdef object translate(object numbers, object table)

@@ -60,6 +60,7 @@ MESSAGE_HEAD_SIZE = 10
 """Sizes of a message's subject (2 bytes), header block and payload (4 bytes each), little endian."""
 FRONT, HOLLOW, MESSAGE_FRONT = HEADER_SIZE, ERASED, MESSAGE_HEAD_SIZE
 """The three again, as C numbers where this is compiled."""
+LINK_MAX = (1 << 32) - 1
 
 
 def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[bytearray, list[int]]:
@@ -210,3 +211,89 @@ def measure_messages(body: bytes, places: array[int], base: int, headers_cost: i
         size = base + subject_size_at(data, at) + headers_size + payload_size_at(data, at)
         measured[number] = size + headers_cost if headers_size else size
     return sizes
+
+
+def subjects_of_messages(body: bytes, places: array[int]) -> list[bytes]:
+    """The subject of each message that `find_messages` found."""
+    found: list[bytes] = []
+    shown = places
+    data = pin_bytes(body)
+    for number in range(len(places)):
+        start = shown[number] + MESSAGE_FRONT
+        found.append(body[start : start + subject_size_at(data, shown[number])])
+    return found
+
+
+def link_forward(
+    identities: array[int], first: int, counts: array[int], lasts: array[int], links: array[int]
+) -> list[tuple[int, int]]:
+    """Take messages behind all others into the books of their subjects.
+
+    `identities` are the subjects of the sequences from `first` on, `counts` and `lasts` go by identity. `links` gets
+    the distance from each message to the next of its subject. Returns (message before the run, next of its subject).
+    """
+    outside: list[tuple[int, int]] = []
+    subject, count_of, last_of, link = identities, counts, lasts, links
+    sequence = first
+    for number in range(len(identities)):
+        identity = subject[number]
+        before = last_of[identity]
+        if count_of[identity] and before < sequence:
+            if before >= first:
+                if sequence - before <= LINK_MAX:
+                    link[before - first] = sequence - before
+            else:
+                outside.append((before, sequence))
+        count_of[identity] += 1
+        last_of[identity] = sequence
+        sequence += 1
+    return outside
+
+
+def link_backward(
+    identities: array[int],
+    first: int,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+    links: array[int],
+) -> bool:
+    """Take messages in front of all others of their subjects into the books; False if one is not in front.
+
+    As `link_forward`, from the last message to the first.
+    """
+    is_in_front = True
+    subject, count_of, first_of, last_of, link = identities, counts, firsts, lasts, links
+    number = len(identities)
+    sequence = first + number
+    while number:
+        number -= 1
+        sequence -= 1
+        identity = subject[number]
+        following = first_of[identity]
+        if not count_of[identity]:
+            first_of[identity] = last_of[identity] = sequence
+        elif sequence < following:
+            if following - sequence <= LINK_MAX:
+                link[number] = following - sequence
+            first_of[identity] = sequence
+        elif sequence > last_of[identity]:
+            last_of[identity] = sequence
+            is_in_front = False
+        else:
+            is_in_front = False
+        count_of[identity] += 1
+    return is_in_front
+
+
+def translate(numbers: array[int], table: array[int]) -> array[int]:
+    """The value in `table` for each of `numbers`. Raises ValueError for a number that the table does not have."""
+    count = len(numbers)
+    values = array("I", bytes(4 * count))
+    number, value, entry = numbers, values, table
+    size = len(table)
+    for position in range(count):
+        if number[position] >= size:
+            raise ValueError(f"number {number[position]} of {size}")
+        value[position] = entry[number[position]]
+    return values

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
 from tnats.errors import InvariantBroken, ensure
+from tnats.storage import hot
 
 CHUNK_BITS = 10
 CHUNK_SIZE = 1 << CHUNK_BITS
@@ -88,6 +89,21 @@ class MessageIndex:
         if place == LOST and self._gaps and self._in_gap(sequence):
             return REMOVED
         return place
+
+    def places(self, first: int, count: int) -> array[int]:
+        """Where `count` messages stand from `first` on; LOST for what is not live."""
+        places = array("Q", bytes(8 * count))
+        if not self.messages or first > self.last:
+            return places
+        for number in range(first >> CHUNK_BITS, (first + count - 1 >> CHUNK_BITS) + 1):
+            chunk = self._chunks.get(number)
+            if chunk is not None:
+                base = number << CHUNK_BITS
+                start, stop = max(first, base), min(first + count, base + CHUNK_SIZE)
+                places[start - first : stop - first] = chunk.places[start - base : stop - base]
+        if REMOVED in places:
+            places = array("Q", [LOST if place == REMOVED else place for place in places])
+        return places
 
     def size(self, sequence: int) -> int:
         """Size of a live message."""
@@ -169,95 +185,119 @@ class MessageIndex:
         if self.messages == 1:
             self._first = sequence
 
-    def put_run(self, subjects: list[bytes], sizes: list[int], place: int, time_ns: int) -> None:
-        """New messages of one time, behind the last sequence: `put` for each, with the work shared."""
+    def put_run(self, subjects: list[bytes], sizes: Sequence[int], places: array[int], time_ns: int) -> None:
+        """New messages of one time, behind the last sequence: `put_next` for each, with the work shared."""
         first, count = self.last + 1, len(subjects)
-        ids = self._ids
-        subject = subjects[0]
-        is_uniform = subjects.count(subject) == count
+        identities, is_uniform = self._identify(subjects, first, 1)
+        links = array("I", [is_uniform]) * count
         if is_uniform:
-            identity = ids.get(subject) or self._new_id(subject, first)
-            self._extend_run(identity, first, count)
-            identities = array("I", [identity]) * count
+            links[-1] = self._join(identities[0], first, first + count - 1, count)
         else:
-            identities = array("I", bytes(4 * count))
-            for offset, subject in enumerate(subjects):
-                identity = ids.get(subject) or self._new_id(subject, first + offset)
-                identities[offset] = identity
-                self._counts[identity] += 1
-        done = 0
-        while done < count:
-            number, slot = first + done >> CHUNK_BITS, first + done & CHUNK_SIZE - 1
-            chunk = self._chunks.get(number)
-            if chunk is None:
-                chunk = self._chunks[number] = _Chunk()
-            part = min(count - done, CHUNK_SIZE - slot)
-            chunk.places[slot : slot + part] = array("Q", [place]) * part
-            chunk.times[slot : slot + part] = array("Q", [time_ns]) * part
-            chunk.sizes[slot : slot + part] = array("I", sizes[done : done + part])
-            chunk.subjects[slot : slot + part] = identities[done : done + part]
-            chunk.links[slot : slot + part] = array("I", [is_uniform]) * part
-            chunk.live += part
-            done += part
-        last = first + count - 1
-        if is_uniform:
-            self._chunks[last >> CHUNK_BITS].links[last & CHUNK_SIZE - 1] = 0
-        else:
-            lasts, link = self._lasts, self._link
-            for sequence, identity in enumerate(identities, first):
-                if sequence > lasts[identity]:
-                    link(lasts[identity], sequence)
-                    lasts[identity] = sequence
+            for sequence, following in hot.link_forward(identities, first, self._counts, self._lasts, links):
+                self._link(sequence, following)
+        sizes = array("I", sizes)
+        self._store(first, identities, sizes, places, array("Q", [time_ns]) * count, links)
         if not self.messages:
             self._first = first
         self.messages += count
         self.bytes += sum(sizes)
-        self.last = last
+        self.last = first + count - 1
 
     def put_found(
         self, first: int, subjects: list[bytes], sizes: array[int], places: array[int], times_ns: array[int]
     ) -> None:
         """Messages of consecutive sequences of which nothing is known yet: `put` for each, with the work shared."""
-        count = len(subjects)
-        last = first + count - 1
+        identities, is_uniform = self._identify(subjects, first + len(subjects) - 1, -1)
+        self._put_found(first, identities, sizes, places, times_ns, is_uniform=is_uniform)
+
+    def put_saved(
+        self,
+        first: int,
+        names: list[bytes],
+        numbers: array[int],
+        sizes: array[int],
+        places: array[int],
+        times_ns: array[int],
+    ) -> None:
+        """`put_found` with the subjects as numbers into the list `names`, all of which are used."""
+        last = first + len(sizes) - 1
+        table = array("I", [self._ids.get(name) or self._new_id(name, last) for name in names])
+        is_uniform = len(names) == 1
+        identities = table * len(sizes) if is_uniform else hot.translate(numbers, table)
+        self._put_found(first, identities, sizes, places, times_ns, is_uniform=is_uniform)
+
+    def _put_found(
+        self,
+        first: int,
+        identities: array[int],
+        sizes: array[int],
+        places: array[int],
+        times_ns: array[int],
+        *,
+        is_uniform: bool,
+    ) -> None:
         ensure(first >= self.start, f"sequence {first} is put below the start")
-        is_uniform = subjects.count(subjects[0]) == count
-        for number in range(first >> CHUNK_BITS, (last >> CHUNK_BITS) + 1):
-            chunk = self._chunks.get(number)
-            if chunk is None:
-                if number << CHUNK_BITS <= self.last and self._chunks:
-                    self._unordered = True
-                chunk = self._chunks[number] = _Chunk()
-            start = max(first, number << CHUNK_BITS)
-            stop = min(last, (number << CHUNK_BITS) + CHUNK_SIZE - 1) + 1
-            slots, part = (
-                slice(start & CHUNK_SIZE - 1, (stop - 1 & CHUNK_SIZE - 1) + 1),
-                slice(start - first, stop - first),
-            )
-            chunk.places[slots] = places[part]
-            chunk.times[slots] = times_ns[part]
-            chunk.sizes[slots] = sizes[part]
-            chunk.links[slots] = array("I", [is_uniform]) * (stop - start)
-            if is_uniform:
-                identity = self._ids.get(subjects[0]) or self._new_id(subjects[0], last)
-                chunk.subjects[slots] = array("I", [identity]) * (stop - start)
-            chunk.live += stop - start
+        count = len(identities)
+        last = first + count - 1
+        links = array("I", [is_uniform]) * count
         if is_uniform:
-            self._join(self._ids[subjects[0]], first, last, count)
-        else:
-            for sequence in range(last, first - 1, -1):
-                subject = subjects[sequence - first]
-                identity = self._ids.get(subject) or self._new_id(subject, sequence)
-                self._chunks[sequence >> CHUNK_BITS].subjects[sequence & CHUNK_SIZE - 1] = identity
-                self._join(identity, sequence, sequence, 1)
+            links[-1] = self._join(identities[0], first, last, count)
+        elif not hot.link_backward(identities, first, self._counts, self._firsts, self._lasts, links):
+            self._unlinked = True
+        self._store(first, identities, sizes, places, times_ns, links)
         self._first = first if not self.messages else min(self._first, first)
         self.messages += count
         self.bytes += sum(sizes)
         self.last = max(self.last, last)
 
-    def _join(self, identity: int, first: int, last: int, count: int) -> None:
-        """The messages `first` to `last` of one subject stand in their chunks: link them with the others."""
-        self._chunks[last >> CHUNK_BITS].links[last & CHUNK_SIZE - 1] = 0
+    def _identify(self, subjects: list[bytes], sequence: int, step: int) -> tuple[array[int], bool]:
+        """The identities of subjects, made where they are new, and whether all are one.
+
+        `sequence`: of the first subject, if they are looked at forwards (step 1), else of the last (step -1).
+        """
+        ids, subject = self._ids, subjects[0]
+        if subjects.count(subject) == len(subjects):
+            return array("I", [ids.get(subject) or self._new_id(subject, sequence)]) * len(subjects), True
+        found = list(map(ids.get, subjects))
+        if None in found:
+            for offset in range(len(subjects))[::step]:
+                if found[offset] is None:
+                    subject = subjects[offset]
+                    found[offset] = ids.get(subject) or self._new_id(subject, sequence)
+                sequence += step
+        return array("I", found), False  # type: ignore[arg-type]  # none of them is None any more
+
+    def _store(
+        self,
+        first: int,
+        identities: array[int],
+        sizes: array[int],
+        places: array[int],
+        times_ns: array[int],
+        links: array[int],
+    ) -> None:
+        """Write the columns of consecutive sequences into their chunks."""
+        done, count = 0, len(identities)
+        while done < count:
+            number, slot = first + done >> CHUNK_BITS, first + done & CHUNK_SIZE - 1
+            chunk = self._chunks.get(number)
+            if chunk is None:
+                if number << CHUNK_BITS <= self.last and self._chunks:
+                    self._unordered = True
+                chunk = self._chunks[number] = _Chunk()
+            part = min(count - done, CHUNK_SIZE - slot)
+            slots, taken = slice(slot, slot + part), slice(done, done + part)
+            chunk.places[slots] = places[taken]
+            chunk.times[slots] = times_ns[taken]
+            chunk.sizes[slots] = sizes[taken]
+            chunk.subjects[slots] = identities[taken]
+            chunk.links[slots] = links[taken]
+            chunk.live += part
+            done += part
+
+    def _join(self, identity: int, first: int, last: int, count: int) -> int:
+        """Take `count` messages of one subject, one behind the other, into its books; the link of the last."""
+        link = 0
         self._counts[identity] += count
         if self._counts[identity] == count:
             self._firsts[identity], self._lasts[identity] = first, last
@@ -265,17 +305,11 @@ class MessageIndex:
             self._link(self._lasts[identity], first)
             self._lasts[identity] = last
         elif last < self._firsts[identity]:
-            self._link(last, self._firsts[identity])
+            link = self._firsts[identity] - last
             self._firsts[identity] = first
         else:
             self._unlinked = True
-
-    def _extend_run(self, identity: int, first: int, count: int) -> None:
-        """`count` messages of a subject, one behind the other, are about to be put."""
-        self._counts[identity] += count
-        if first > self._lasts[identity]:
-            self._link(self._lasts[identity], first)
-        self._lasts[identity] = first + count - 1
+        return link if link < LINK_MAX else 0
 
     def _link(self, sequence: int, following: int) -> None:
         chunk = self._chunks.get(sequence >> CHUNK_BITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 
 from tnats.storage.errors import DataDamaged, StorageError
@@ -44,7 +45,7 @@ class MemoryLog:
         sizes = [len(subject) + len(headers) + len(payload) + 16 for subject, headers, payload in messages]
         self._messages.update(zip(range(first, first + len(messages)), messages, strict=True))
         self.last_time_ns = time_ns
-        self.index.put_run(subjects_of(messages), sizes, PLACE_MIN, time_ns)
+        self.index.put_run(subjects_of(messages), sizes, array("Q", [PLACE_MIN]) * len(sizes), time_ns)
 
     async def write(self) -> None:
         pass

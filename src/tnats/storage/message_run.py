@@ -51,14 +51,9 @@ class MessageRun(Sequence[Content]):
 
     def subjects(self) -> list[bytes]:
         """The subject of each."""
-        body = self._body
         if self.is_uniform and self._places:
             return [self._content(self._places[0])[0]] * len(self._places)
-        found = []
-        for place in self._places:
-            start = place + MESSAGE_HEAD_SIZE
-            found.append(body[start : start + int.from_bytes(body[place : place + 2], "little")])
-        return found
+        return hot.subjects_of_messages(self._body, self._places)
 
     def sizes(self, base: int, headers_cost: int) -> array[int]:
         """`base` and the bytes of each, with `headers_cost` for those that have headers."""
@@ -75,7 +70,7 @@ class HeldRun:
 
     __slots__ = ("_first", "_messages")
 
-    def __init__(self, first: int, messages: MessageRun) -> None:
+    def __init__(self, first: int, messages: Sequence[Content]) -> None:
         self._first = first
         self._messages = messages
 

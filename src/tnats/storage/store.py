@@ -145,8 +145,10 @@ class Store:
         """Names of the streams that stand in the journal, in the order of their making."""
         return [group.name for group in self.journal.groups]
 
-    async def open_stream(self, name: str, *, first_sequence: int = 1) -> OpenStream:
+    async def open_stream(self, name: str, *, first_sequence: int = 1, last_sequence: int | None = None) -> OpenStream:
         """A stream's logs, made if it is new. The owner applies `commit.replay()`, then calls `log.end_recovery()`.
+
+        `last_sequence`: see `open_stream_log`.
 
         Raises StoreRefused, StorageError, DiskError.
         """
@@ -162,6 +164,7 @@ class Store:
             options=self._options.streams,
             note=commit.note[: NOTE.size],
             first_sequence=None if name in self._adopted else first_sequence,
+            last_sequence=last_sequence,
             erase_again=not self._ended_clean,
             keys=self._keys,
         )

@@ -22,6 +22,7 @@ next checkpoint.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
 from tnats.storage.message_log import Content, Message, sequence_at
+from tnats.storage.message_run import HeldRun, MessageRun, subjects_of
 from tnats.storage.packing import Packer
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
@@ -93,7 +95,7 @@ class StreamLog:
         self.segments: dict[int, Segment] = {}
         self.current: Segment | None = None
         self.next_number = 1
-        self._unwritten: dict[int, Content] = {}
+        self._unwritten: dict[int, Content | HeldRun] = {}
         self.unwritten_bytes = 0
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
@@ -109,6 +111,8 @@ class StreamLog:
         """(path, start, end) of what was neither record nor empty when the log was opened."""
         self.noted = (0, 0)
         """Last sequence and number of messages at the last checkpoint."""
+        self.beyond: MessageIndex | None = None
+        """During recovery: what the files hold of sequences that the journal is still to bring up."""
         self.used = (0, 0)
         """Sequence that is known to have been used, and how many behind all that is known may have been used too."""
         self.foreign: list[str] = []
@@ -118,8 +122,40 @@ class StreamLog:
         """The first sequence as the last durable checkpoint has it."""
         self._durable_start = self._noted_start = start
 
+    @property
+    def highest(self) -> int:
+        """The highest sequence that is known to have been used."""
+        return self.index.last if self.beyond is None else max(self.index.last, self.beyond.last)
+
+    def take_back(self, next_sequence: int) -> list[int]:
+        """The journal says nothing of the sequences up to `next_sequence`: what the files have of them counts.
+
+        Returns the sequences of the messages among them.
+        """
+        index, beyond = self.index, self.beyond
+        found: list[int] = []
+        if beyond is None:
+            return found
+        first = max(index.last + 1, beyond.start)
+        sequence = beyond.next_live(first)
+        while sequence and sequence < next_sequence:
+            index.put(
+                sequence,
+                beyond.subject(sequence),
+                beyond.size(sequence),
+                beyond.place(sequence),
+                beyond.time_ns(sequence),
+            )
+            found.append(sequence)
+            sequence = beyond.next_live(sequence + 1)
+        for start, end in beyond.absent(first, next_sequence - 1, REMOVED):
+            index.skip(start, end)
+        return found
+
     def end_recovery(self) -> None:
         """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
+        self.take_back(self.highest + 1)
+        self.beyond = None
         used, unknown = self.used
         self.index.extend(max(used, self.index.last) + unknown)
         lost = self.index.absent(self.index.start, self.index.last, LOST)
@@ -165,11 +201,19 @@ class StreamLog:
             if sequence > index.last:
                 self.last_time_ns = message.time_ns
             size = self.size_of(message.subject, message.headers, message.payload)
+            if self.beyond is not None:
+                place = self.beyond.place(sequence)
+                if place >= PLACE_MIN:
+                    index.put(sequence, message.subject, size, place, message.time_ns)
+                    continue
             index.put(sequence, message.subject, size, IN_MEMORY, message.time_ns)
             self._unwritten[sequence] = (message.subject, message.headers, message.payload)
             self.unwritten_bytes += size
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
+        if type(messages) is MessageRun or self.beyond is not None:
+            self._hold_replayed(time_ns, messages)
+            return
         if len(messages) < RUN_MIN:
             index = self.index
             for content in messages:
@@ -188,7 +232,36 @@ class StreamLog:
         self._unwritten.update(zip(range(first, first + len(messages)), messages, strict=True))
         self.unwritten_bytes += sum(sizes)
         self.last_time_ns = time_ns
-        self.index.put_run([content[0] for content in messages], sizes, IN_MEMORY, time_ns)
+        places = array("Q", [IN_MEMORY]) * len(sizes)
+        self.index.put_run([content[0] for content in messages], sizes, places, time_ns)
+
+    def _hold_replayed(self, time_ns: int, messages: Sequence[Content]) -> None:
+        """`hold_run` for what comes from the journal: what stands in the files already is not written again."""
+        first, count = self.index.last + 1, len(messages)
+        subjects = subjects_of(messages)
+        sizes = (
+            messages.sizes(30, 4) if isinstance(messages, MessageRun) else [self.size_of(*each) for each in messages]
+        )
+        places = array("Q", bytes(8 * count)) if self.beyond is None else self.beyond.places(first, count)
+        missing = places.count(LOST)
+        held = HeldRun(first, messages)
+        if missing == count:
+            places = array("Q", [IN_MEMORY]) * count
+            self._unwritten.update(dict.fromkeys(range(first, first + count), held))
+            self.unwritten_bytes += sum(sizes)
+        elif missing:
+            for offset, place in enumerate(places):
+                if place == LOST:
+                    places[offset] = IN_MEMORY
+                    self._unwritten[first + offset] = held
+                    self.unwritten_bytes += sizes[offset]
+        self.last_time_ns = time_ns
+        self.index.put_run(subjects, sizes, places, time_ns)
+
+    def _in_memory(self, sequence: int) -> Content:
+        """The content of a message that is not written yet."""
+        held = self._unwritten[sequence]
+        return held if isinstance(held, tuple) else held.content(sequence)
 
     async def write(self) -> None:
         if self.trouble is None:
@@ -199,8 +272,8 @@ class StreamLog:
         async with self._writing:
             time_of = self.index.time_ns
             records: list[hot.Record] = [
-                (record.MESSAGE, 0, sequence, time_of(sequence), *content)
-                for sequence, content in self._unwritten.items()
+                (record.MESSAGE, 0, sequence, time_of(sequence), *self._in_memory(sequence))
+                for sequence in self._unwritten
             ]
             try:
                 await self._write(records, [IN_MEMORY] * len(records))
@@ -356,7 +429,7 @@ class StreamLog:
     def load_nowait(self, sequence: int) -> Message | None:
         place = self._live_place(sequence)
         if place == IN_MEMORY:
-            return Message(sequence, self.index.time_ns(sequence), *self._unwritten[sequence])
+            return Message(sequence, self.index.time_ns(sequence), *self._in_memory(sequence))
         holder = self.segments[place >> 32]
         if holder.file is None:
             return None

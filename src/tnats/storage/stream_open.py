@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.index import LOST, MessageIndex
+from tnats.storage.index import LOST, MAX, MessageIndex
 from tnats.storage.segment import SegmentHeader
 from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_segment import Segment
@@ -33,22 +33,26 @@ async def open_stream_log(
     options: StreamLogOptions,
     note: bytes = b"",
     first_sequence: int | None = 1,
+    last_sequence: int | None = None,
     erase_again: bool = False,
     readonly: bool = False,
     keys: KeyRing | None = None,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
 
-    The caller then replays the journal entries behind the checkpoint and calls `end_recovery`. `first_sequence` is for
-    a log without a note; None takes the lowest sequence that is found. `erase_again` after an end that was not clean:
-    erasures may not have reached the medium. `readonly` only looks, and leaves no file open. Raises StoreRefused,
-    DiskError.
+    The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
+
+    `first_sequence` is for a log without a note; None takes the lowest sequence that is found. What the files hold
+    behind `last_sequence` is kept apart until the replay comes to it (`StreamLog.beyond`); None: nothing is.
+    `erase_again` after an end that was not clean: erasures may not have reached the medium. `readonly` only looks, and
+    leaves no file open. Raises StoreRefused, DiskError.
     """
     if not readonly:
         await disk.mkdir(directory)
         await disk.sync_dir(directory.rpartition("/")[0])
     log = StreamLog(disk, clock, entropy, directory, name, store_id, options, keys)
-    await _Opening(log, disk, store_id, erase_again=erase_again, readonly=readonly).run(note, first_sequence)
+    opening = _Opening(log, disk, store_id, erase_again=erase_again, readonly=readonly)
+    await opening.run(note, first_sequence, last_sequence)
     return log
 
 
@@ -66,7 +70,7 @@ class _Opening:
         self.latest_time_of = 0
         """Highest sequence that was found."""
 
-    async def run(self, note: bytes, first_sequence: int | None) -> None:
+    async def run(self, note: bytes, first_sequence: int | None, last_sequence: int | None) -> None:
         log = self.log
         start = first_sequence or 1
         last = start - 1
@@ -76,6 +80,8 @@ class _Opening:
             log.noted = (last, messages)
         log.index = MessageIndex(start)
         log.begin_at(start)
+        if last_sequence is not None:
+            log.beyond = MessageIndex(last_sequence + 1)
         for entry in reversed(await self.disk.list(log.directory)):
             path = f"{log.directory}/{entry.name}"
             stem, _, extension = entry.name.partition(".")
@@ -86,8 +92,9 @@ class _Opening:
                 await self.read_segment(path, int(stem), entry.size)
         if not note and first_sequence is None:
             log.index.raise_start(min((each.lowest for each in log.segments.values() if each.highest), default=1))
-        log.index.extend(last)
-        log.index.settle()
+        for index in self.indexes():
+            index.extend(min(last, self.end_of(index)))
+            index.settle()
         log.compare_with_note()
         log.segments = dict(sorted(log.segments.items()))
 
@@ -131,6 +138,27 @@ class _Opening:
         file.close()
         holder.file = None
 
+    def indexes(self) -> list[MessageIndex]:
+        """The log's index, and the one for what is kept apart."""
+        return [self.log.index] if self.log.beyond is None else [self.log.index, self.log.beyond]
+
+    def end_of(self, index: MessageIndex) -> int:
+        """The last sequence that belongs into an index."""
+        beyond = self.log.beyond
+        return MAX if beyond is None or index is beyond else beyond.start - 1
+
+    def index_of(self, sequence: int) -> MessageIndex:
+        """The index that a sequence belongs into."""
+        beyond = self.log.beyond
+        return self.log.index if beyond is None or sequence < beyond.start else beyond
+
+    def skip(self, first: int, last: int) -> None:
+        """Count a range as removed."""
+        for index in self.indexes():
+            start, end = max(first, index.start), min(last, self.end_of(index))
+            if start <= end:
+                index.skip(start, end)
+
     def write_again(self, holder: Segment, file: File, data: bytearray) -> None:
         """See `StreamLog`; the next checkpoint syncs it."""
         number, end = self.durable
@@ -148,32 +176,41 @@ class _Opening:
 
     def take_run(self, holder: Segment, records: list[hot.Found], data: bytearray) -> bool:
         """Take a whole segment at once if it is what most are: messages in order, none of them known from elsewhere."""
-        index = self.log.index
         messages = records[:-1] if records and records[-1][2] == record.FOOTER else records
         if not messages:
             return True
         first, last = messages[0][4], messages[-1][4]
-        if last - first + 1 != len(messages) or first < index.start:
+        if last - first + 1 != len(messages) or first < self.log.index.start:
             return False
         if any(each[4] != sequence or each[2] != record.MESSAGE for sequence, each in enumerate(messages, first)):
             return False
-        if first <= index.last and index.absent(first, last, LOST) != [(first, min(last, index.last))]:
+        if not self.is_unknown(first, last):
             return False
         base, front = holder.number << 32, hot.HEADER_SIZE
         view = memoryview(data)
-        index.put_found(
-            first,
-            [bytes(view[each[0] + front : each[0] + front + each[6]]) for each in messages],
-            array("I", [each[1] - (6 if each[7] else 10) for each in messages]),
-            array("Q", [base | each[0] for each in messages]),
-            array("Q", [each[5] for each in messages]),
-        )
+        subjects = [bytes(view[each[0] + front : each[0] + front + each[6]]) for each in messages]
+        sizes = array("I", [each[1] - (6 if each[7] else 10) for each in messages])
+        places = array("Q", [base | each[0] for each in messages])
+        times_ns = array("Q", [each[5] for each in messages])
+        for index in self.indexes():
+            start, end = max(first, index.start), min(last, self.end_of(index)) + 1
+            if start < end:
+                part = slice(start - first, end - first)
+                index.put_found(start, subjects[part], sizes[part], places[part], times_ns[part])
         if last > self.latest_time_of:
             self.latest_time_of = last
             self.log.last_time_ns = messages[-1][5]
         holder.live = len(messages)
-        holder.live_bytes = sum(each[1] - (6 if each[7] else 10) for each in messages)
+        holder.live_bytes = sum(sizes)
         holder.note(first, last)
+        return True
+
+    def is_unknown(self, first: int, last: int) -> bool:
+        """Whether nothing was found yet of any of these sequences."""
+        for index in self.indexes():
+            start, end = max(first, index.start), min(last, self.end_of(index), index.last)
+            if start <= end and index.absent(start, end, LOST) != [(start, end)]:
+                return False
         return True
 
     def take(self, holder: Segment, found: hot.Found, data: bytearray) -> None:
@@ -183,12 +220,12 @@ class _Opening:
             self.place(holder, found, bytes(data[start : start + key_size]))
         elif kind == hot.ERASED:
             holder.note(index, index)
-            self.log.index.skip(index, index)
+            self.skip(index, index)
             if self.erase_again:
                 holder.erasures.append((position, index))
         elif kind == record.GAP:
             holder.note(index, index + stamp - 1)
-            self.log.index.skip(index, index + stamp - 1)
+            self.skip(index, index + stamp - 1)
 
     def place(self, holder: Segment, found: hot.Found, subject: bytes) -> None:
         offset, record_size, _, _, sequence, stamp, key_size, head_size = found[:8]
@@ -198,10 +235,11 @@ class _Opening:
         if sequence > self.latest_time_of:
             self.latest_time_of = sequence
             log.last_time_ns = stamp
-        if log.index.place(sequence) != LOST:
+        into = self.index_of(sequence)
+        if into.place(sequence) != LOST:
             holder.note(sequence, sequence)
             return  # a later record about this sequence counts
         body_size = record_size - hot.HEADER_SIZE - key_size - head_size
         size = 30 + key_size + body_size + (4 + head_size if head_size else 0)
-        log.index.put(sequence, subject, size, holder.number << 32 | offset, stamp)
+        into.put(sequence, subject, size, holder.number << 32 | offset, stamp)
         holder.hold(sequence, size)

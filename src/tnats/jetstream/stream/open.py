@@ -9,7 +9,6 @@ sequences that it can have had are passed over, durably and before the stream se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -41,13 +40,12 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     if record.config.storage == Storage.MEMORY:
         memory = IndexedStore(MemoryLog(first_sequence=first_seq))
         return StreamService(host, account, record, StreamMachine(record.config, memory), memory, None)
-    opened = await host.store.open_stream(record.group, first_sequence=first_seq)
-    commit, log = opened.commit, opened.log
-    extra = commit.note[NOTE.size :]
+    extra = host.store.journal.group(record.group).note[NOTE.size :]
     note = Note.decode(extra) if extra else Note(encode_config(record.config), first_seq - 1, b"")
+    opened = await host.store.open_stream(record.group, first_sequence=first_seq, last_sequence=note.last_seq)
+    commit, log = opened.commit, opened.log
     store = IndexedStore(log)
-    used_seq = log.index.last
-    store.set_aside(note.last_seq)
+    used_seq = log.highest
     machine = StreamMachine(decode(StreamConfig, note.config, strict=False), store)
     if note.machine:
         await _restore(machine, store, note.machine)
@@ -59,9 +57,10 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
         if isinstance(change, Append):
             if change.next_seq <= store.last_seq + 1:
                 continue  # given to the files alone, after an entry before it was lost
-            await _observe(machine, store, store.jump_to(change.first_seq) if _has_gap(change, store) else ())
+            if change.first_seq > store.last_seq + 1:
+                await _take_back(machine, store, log, change.first_seq)
         machine.apply(change)
-    await _observe(machine, store, store.end_recovery())
+    await _take_back(machine, store, log, used_seq + 1)
     log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
     passed_over = []
@@ -90,10 +89,6 @@ def _pass_over_unsynced(log: StreamLog) -> tuple[int, int]:
     return first, last
 
 
-def _has_gap(change: Append, store: IndexedStore) -> bool:
-    return change.first_seq > store.last_seq + 1
-
-
 async def _restore(machine: StreamMachine, store: IndexedStore, data: bytes) -> None:
     held = {}
     for _, seq, _ in orjson.loads(data[1:])["schedules"]:
@@ -105,9 +100,12 @@ async def _restore(machine: StreamMachine, store: IndexedStore, data: bytes) -> 
     snapshot.load(machine, data, held.get)
 
 
-async def _observe(machine: StreamMachine, store: IndexedStore, seqs: Iterable[int]) -> None:
-    """Messages came from the files and not from the log."""
-    for seq in seqs:
+async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog, next_seq: int) -> None:
+    """The journal has lost what came before `next_seq`: the files tell what they have of it."""
+    found = log.take_back(next_seq)
+    log.index.extend(next_seq - 1)
+    for seq in found:
+        store.last_time_ns = log.index.time_ns(seq)
         try:
             message = await store.load(seq)
         except (KeyError, StorageError):
