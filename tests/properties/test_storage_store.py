@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -15,6 +16,7 @@ from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, SyncFault, damage_tail, restore_chunks, save_chunks
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
+from tnats.storage.encryption import Encryption
 from tnats.storage.errors import DataDamaged, LogRemoved, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
@@ -27,12 +29,13 @@ OPTIONS = StoreOptions(JournalOptions(part_bytes=16 * 1024), StreamLogOptions(se
 
 @asynccontextmanager
 async def store_on(
-    drive: SimDrive, *, boot_id: str = "boot", seed: int = 1, clean: bool = True
+    drive: SimDrive, *, boot_id: str = "boot", seed: int = 1, clean: bool = True, encryption: Encryption | None = None
 ) -> AsyncIterator[Store]:
     clock = StepClock()
     disk = SimDisk(drive, clock)  # type: ignore[arg-type]
     entropy = random.Random(seed).randbytes
-    store = await open_store(disk, clock, entropy, "/data", boot_id=boot_id, options=OPTIONS)  # type: ignore[arg-type]
+    options = attrs.evolve(OPTIONS, encryption=encryption)
+    store = await open_store(disk, clock, entropy, "/data", boot_id=boot_id, options=options)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.run)
         try:
