@@ -14,7 +14,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -294,21 +296,24 @@ class Servers:
     ours: int
 
     def play(self, scene: Callable[[Talk], None]) -> None:
-        """Play a scene to both; what they answered must be the same."""
-        logs = []
-        for port, is_ours in ((self.real, False), (self.ours, True)):
-            talk = Talk(port, is_ours=is_ours)
-            try:
-                scene(talk)
-                logs.append(talk.log)
-            except BaseException as exc:
-                exc.add_note(f"played to {'tnats' if is_ours else 'nats-server'}")
-                raise
-            finally:
-                talk.close()
-                clear(port)
-        for wanted, got in zip(*logs, strict=True):
-            assert got == wanted, f"\ntnats:       {got}\nnats-server: {wanted}"
+        """Play a scene to both at once; what they answered must be the same."""
+        with ThreadPoolExecutor(2) as pool:
+            for wanted, got in zip(*pool.map(partial(play, scene), (self.real, self.ours), (False, True)), strict=True):
+                assert got == wanted, f"\ntnats:       {got}\nnats-server: {wanted}"
+
+
+def play(scene: Callable[[Talk], None], port: int, is_ours: bool) -> list[object]:
+    """Play a scene to one server; what it answered. No stream is left."""
+    talk = Talk(port, is_ours=is_ours)
+    try:
+        scene(talk)
+    except BaseException as exc:
+        exc.add_note(f"played to {'tnats' if is_ours else 'nats-server'}")
+        raise
+    finally:
+        talk.close()
+        clear(port)
+    return talk.log
 
 
 def clear(port: int) -> None:

@@ -68,14 +68,18 @@ class DirectGets:
         except fields.DecodeError:
             return "408 Malformed Request"
         if last_by:
+            if wanted != JSApiMsgGetRequest(no_hdr=wanted.no_hdr):
+                return "408 Bad Request"
             return JSApiMsgGetRequest(last_by_subj=last_by.decode(), no_hdr=wanted.no_hdr)
         single = bool(wanted.last_by_subj)
+        if not (wanted.multi_last or wanted.seq or single or wanted.next_by_subj or wanted.start_time_ns is not None):
+            return "408 Empty Request"
+        if wanted.batch < 0:
+            return "408 Bad Request"
         if wanted.multi_last:
             if wanted.last_by_subj or wanted.next_by_subj or (wanted.up_to_seq and wanted.up_to_time_ns is not None):
                 return "408 Bad Request"
             return wanted
-        if not (wanted.seq or single or wanted.next_by_subj or wanted.start_time_ns is not None):
-            return "408 Bad Request"
         if (wanted.seq and wanted.start_time_ns is not None) or (
             single and (wanted.seq or wanted.next_by_subj or wanted.batch or wanted.start_time_ns is not None)
         ):
@@ -157,7 +161,9 @@ class DirectGets:
             if sent and size > bytes_left:
                 break
             bytes_left -= size
-            extra = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (max(total - sent - 1, 0), last)
+            extra = b""
+            if wanted.multi_last or not wanted.no_hdr:
+                extra = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (max(total - sent - 1, 0), last)
             self._send(message, reply, no_headers=wanted.no_hdr, extra=extra)
             sent, last = sent + 1, seq
             if not sent % 64:
@@ -177,6 +183,8 @@ class DirectGets:
         return wanted.up_to_seq or store.last_seq
 
     def _last_of_each(self, wanted: JSApiMsgGetRequest, up_to: int) -> list[int] | str:
+        if not up_to:
+            return []
         filters = tuple(to_bytes(subject) for subject in wanted.multi_last)
         index = self._stream.store.index
 
