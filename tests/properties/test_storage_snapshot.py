@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import sys
 
 import pytest
 from tests.properties.storage_bench import StepClock, run
@@ -13,16 +14,28 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Kind, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import snapshot
+from tnats.storage.encryption import Encryption
 from tnats.storage.errors import DataDamaged, StoreFull
 from tnats.storage.record import alarms
 from tnats.storage.snapshot import Snapshot, SnapshotStore
+from tnats.storage.store import make_keys
 
 
 async def store_on(drive: SimDrive, *, group: str = "meta", store_id: bytes = b"s" * 16) -> SnapshotStore:
     disk, clock = SimDisk(drive, StepClock()), StepClock()  # type: ignore[arg-type]
-    store = SnapshotStore(disk, clock, random.Random(1).randbytes, "/snap", group=group, store_id=store_id)  # type: ignore[arg-type]
+    entropy = random.Random(1).randbytes
+    keys = make_keys(ENCRYPTION, store_id, entropy)
+    store = SnapshotStore(disk, clock, entropy, "/snap", group=group, store_id=store_id, keys=keys)  # type: ignore[arg-type]
     await store.open()
     return store
+
+
+ENCRYPTION: Encryption | None = None
+
+
+@pytest.fixture(autouse=True, params=[None, Encryption("key")], ids=["plain", "encrypted"])
+def _form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ENCRYPTION", request.param)
 
 
 @pytest.fixture(autouse=True)

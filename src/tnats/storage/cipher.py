@@ -66,6 +66,7 @@ class KeyRing:
 
     def __init__(self, encryption: Encryption, store_id: bytes, entropy: Callable[[int], bytes]) -> None:
         self._entropy = entropy
+        self.store_id = store_id
         ciphers = [encryption.cipher, *(cipher for cipher in Cipher if cipher is not encryption.cipher)]
         self._keys: dict[bytes, _Key] = {}
         for secret in filter(None, (encryption.key, encryption.previous_key)):

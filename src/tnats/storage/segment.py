@@ -152,14 +152,16 @@ def _decode(found: record.Record, path: str, keys: KeyRing | None) -> SegmentHea
     key_id, salt = _KEY.unpack_from(found.body, _BODY.size)
     if keys is None:
         raise StoreRefused(f"{path} is encrypted and no key is set; nothing was touched: set the key of this store")
+    sealed = SegmentHeader(
+        role, found.index, "", found.head, seed, found.stamp, size, version, key_id, salt, is_packed, found.key
+    )  # fmt: skip
+    if found.head != keys.store_id:
+        return sealed  # foreign, under whatever key
     if key_id not in keys:
         raise StoreRefused(
             f"{path} is encrypted under another key; nothing was touched: set the key that it was written with, "
             "as the previous key if it is to be changed"
         )
-    sealed = SegmentHeader(
-        role, found.index, "", found.head, seed, found.stamp, size, version, key_id, salt, is_packed, found.key
-    )  # fmt: skip
     opened = keys.group_of(sealed)
     return None if opened is None else attrs.evolve(sealed, group=opened)
 
@@ -241,17 +243,18 @@ async def read_at(
         data = await file.pread(READ_SIZE, offset)
     size = int.from_bytes(data[8:12], "little") if len(data) >= hot.HEADER_SIZE else 0
     if len(data) < size <= record.RECORD_SIZE_MAX:
-        data = await file.pread(size, offset)
+        whole = file.pread_cached(size, offset)
+        data = await file.pread(size, offset) if whole is None else whole
     found = record.unpack(data, 0, offset, seed)
     if found is None:
         if len(data) < CORRECTION_SIZE:
             data = await file.pread(CORRECTION_SIZE, offset)
         corrected = record.correct(data, 0, offset, seed)
         if corrected is not None:
-            whole, bit = corrected
+            right, bit = corrected
             place = offset + bit // 8
             findings.append(Finding("corrected", file.path, place, place + 1, text=f"bit {bit % 8}"))
-            found = record.unpack(whole, 0, offset, seed)
+            found = record.unpack(right, 0, offset, seed)
     return found if found is None or cipher is None else cipher.open_record(found)
 
 

@@ -119,13 +119,22 @@ def test_a_header_names_its_group_to_who_has_the_key(cipher: Cipher) -> None:
 
 
 def test_other_keys_are_refused_by_name() -> None:
-    """No key, a wrong one, another store's: the line names the file and says what to do, and no secret."""
+    """No key, or a wrong one: the line names the file and says what to do, and no secret."""
     made, _ = file_of(ring(key="right key"))
-    for keys in (None, ring(key="wrong key"), ring(key="right key", store_id=b"another store id")):
+    for keys in (None, ring(key="wrong key")):
         with pytest.raises(StoreRefused, match=r"file is encrypted .*nothing was touched: set the key") as caught:
             read_header(made.area(), "file", keys)
         assert "wrong key" not in str(caught.value)
         assert isinstance(caught.value, TnatsError)
+
+
+def test_a_file_of_another_store_is_foreign() -> None:
+    """Under whatever key: it is no reason to refuse the store that it was put into."""
+    made, _ = file_of(ring(key="right key"))
+    for key in ("right key", "wrong key"):
+        found, _ = read_header(made.area(), "file", ring(key=key, store_id=b"another store id"))
+        assert found is not None
+        assert (found.store_id, found.group) == (STORE_ID, "")
 
 
 def test_files_of_the_previous_key_and_of_the_other_cipher_are_read() -> None:
