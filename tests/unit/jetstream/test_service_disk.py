@@ -6,10 +6,12 @@ import base64
 import errno
 
 import attrs
+import pytest
 from tests.unit.jetstream.service_world import Stage, call, play, publish
 
-from tnats.client import connect
-from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault
+from tnats.client import Client, ClientError, connect
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, Kind, SyncFault
+from tnats.runtime.sim.disk_image import CrashPolicy
 
 
 def test_a_full_disk_refuses_and_recovers() -> None:
@@ -65,6 +67,51 @@ def test_a_failed_sync_freezes_the_store() -> None:
             assert "error" not in answer
             assert stage.node.jetstream is not None
             assert stage.node.jetstream.health() == []
+
+    play(1, scene).unwrap()
+
+
+@pytest.mark.parametrize("fails_for_good", [True, False])
+def test_an_ack_that_was_not_written_is_never_confirmed(fails_for_good: bool) -> None:
+    """A second acknowledgement of a message is not confirmed because the first was heard: only what is written is.
+
+    Where the disk was full, it is written and confirmed once there is space.
+    """
+
+    async def confirmed(client: Client, reply: str) -> bool:
+        try:
+            await client.request(reply, b"+ACK", timeout_s=1)
+        except ClientError:
+            return False
+        return True
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            await call(client, "CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
+            await publish(client, "s", b"1")
+            got = client.subscribe("got")
+            await client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", reply="got")
+            reply = (await got.next_message(1)).reply
+            await stage.sleep(1)
+            effect = SyncFault("once") if fails_for_good else Fail(errno.ENOSPC)
+            kinds: tuple[Kind, ...] = ("sync",) if fails_for_good else ("write", "create", "resize")
+            stage.machine.drive.faults.append(DiskFault(kinds, effect))
+            assert not await confirmed(client, reply)
+            assert not await confirmed(client, reply)
+            stage.machine.drive.faults.clear()
+            await stage.sleep(2)
+            was_confirmed = await confirmed(client, reply)
+            assert was_confirmed != fails_for_good
+            stage.machine.power_loss(CrashPolicy.STRICT)
+            await stage.machine.wait_ended()
+            stage.machine.start()
+            await stage.sleep(2)
+            answer = await call(client, "CONSUMER.INFO.S.C")
+            floor = answer["ack_floor"]
+            assert isinstance(floor, dict)
+            assert (floor["stream_seq"] == 1) == was_confirmed
 
     play(1, scene).unwrap()
 

@@ -54,6 +54,8 @@ SENDING_MAX = 10_000
 class _After:
     """What waits for operations to be in the log."""
 
+    ops: list[Op] = attrs.field(factory=list)
+    """The operations, once they are on their way."""
     replies: list[bytes] = attrs.field(factory=list)
     done: list[int] = attrs.field(factory=list)
     letters: list[Letter] = attrs.field(factory=list)
@@ -86,6 +88,8 @@ class ConsumerService:
         self._group = group
         self._client = client
         self._ops: list[Op] = []
+        self._unwritten: list[Op] = []
+        """Older ones, which found the disk full: nothing that rests on them is confirmed before they are written."""
         self._ops_due_ns = 0
         self._after = _After()
         self._in_flight: deque[_After] = deque()
@@ -227,7 +231,7 @@ class ConsumerService:
         now_ns = self.host.mono_ns()
         if self._after.is_urgent() or len(self._ops) >= CONSUMER_OPS_UNWRITTEN_MAX:
             self.flush()
-        elif self._ops and not self._ops_due_ns:
+        elif (self._ops or self._unwritten) and not self._ops_due_ns:
             self._ops_due_ns = now_ns + CONSUMER_OPS_DELAY_NS
         if self.is_deleted:
             return
@@ -250,7 +254,10 @@ class ConsumerService:
         """Put what the machine did into the log."""
         after, self._after = self._after, _After()
         self._ops_due_ns = 0
-        if self._group is None or not self._ops:
+        if self._group is not None and self.stream.trouble is not None:
+            self._ops = []
+            return  # nothing is written any more, so nothing can be confirmed
+        if self._group is None or not (self._ops or self._unwritten):
             self._let_go(after)
             if after.is_removing:
                 return
@@ -261,7 +268,8 @@ class ConsumerService:
             else:
                 self._follow(after)
             return
-        ops, self._ops = self._ops, []
+        ops = after.ops = self._unwritten + self._ops
+        self._unwritten, self._ops = [], []
         self._in_flight.append(after)
         try:
             frees_space = bool(after.done)
@@ -269,7 +277,8 @@ class ConsumerService:
             self._group.append_nowait((body,), callback=self._on_ticket, frees_space=frees_space, wake=False)
         except StorageError as error:
             self._in_flight.pop()
-            self._on_failure(error)
+            self._after.done[:0] = after.done
+            self._on_failure(error, after)
             return
         self._let_go(after)
         self.host.store.journal.write_nowait()
@@ -277,7 +286,7 @@ class ConsumerService:
     def _on_ticket(self, ticket: Ticket) -> None:
         after = self._in_flight.popleft()
         if ticket.error is not None:
-            self._on_failure(ticket.error)
+            self._on_failure(ticket.error, after)
         elif not after.is_removing:
             self._follow(after)
 
@@ -291,9 +300,15 @@ class ConsumerService:
         if after.done:
             after.is_removing = self.stream.done_with(after.done, done)
 
-    def _on_failure(self, error: StorageError) -> None:
-        """Nobody hears of a confirmation."""
-        if not isinstance(error, StoreFull):
+    def _on_failure(self, error: StorageError, after: _After) -> None:
+        """Nobody hears of a confirmation; what found the disk full is written later."""
+        if isinstance(error, StoreFull):
+            self._unwritten += after.ops
+            self._after.letters[:0] = after.letters
+            self._ops_due_ns = self.host.mono_ns() + CONSUMER_OPS_DELAY_NS
+            if not self.is_deleted:
+                self.host.timers.set(self, self._ops_due_ns)
+        else:
             self.stream.trouble = self.stream.trouble or error
         self.host.log.warn(f"JetStream consumer '{self.stream.name} > {self.name}': {error}")
 
