@@ -252,21 +252,22 @@ class Restore:
         error: ApiError | None = None
         last: _Chunk | None = None
         try:
+            last = await self._next_chunk()
             stream = await open_stream(host, account, record)
+            await self._make_known(stream)
             filler = Filler(stream)
             unpacker = Unpacker()
-            while True:
-                last = await self._next_chunk()
-                if not last.data:
-                    break
+            while last.data:
                 items = await host.runtime.processor.offload(partial(unpacker.feed, last.data))
                 await self._store(filler, items)
                 if last.reply:
                     self._client.publish(last.reply, b"")
+                last = await self._next_chunk()
             unpacker.finish()
             filler.finish()
             record.config = self._config
             stream.machine.apply(Configure(encode_config(self._config)))
+            stream.leader.reset()
             error = await account.adopt_stream(stream, list(filler.consumers.values()), filler.states())
         except BadArchive as bad:
             error = errors.STREAM_RESTORE(err=str(bad))
@@ -279,13 +280,22 @@ class Restore:
             last = None
         finally:
             if stream is not None and account.streams.get(record.name) is not stream:
-                with trio.CancelScope(shield=True):
-                    await account.discard_stream(stream)
+                host.spawn(account.discard_stream, stream)  # may have to wait; at the end of the server a start does it
         if error is not None:
-            text = f"restore of stream '{account.name} > {record.name}' failed: {error.description}"
-            host.log.warn(f"JetStream {text}")
+            host.log.warn(f"JetStream restore of stream '{account.name} > {record.name}': {error.description}")
         if last is not None and last.reply:
             self._client.publish(last.reply, self._answer(stream if error is None else None, error))
+
+    async def _make_known(self, stream: StreamService) -> None:
+        """Let the journal know of the stream before it has files, so that a start can tell what they are. Raises
+        StorageError.
+        """
+        clock = self._host.runtime.clock
+        with clock.deadline(clock.mono_ns() + BACKUP_STALL_NS_MAX) as scope:
+            await stream.checkpoint(anyway=True)
+            await self._host.store.journal.flush()
+        if scope.cancelled_caught:
+            raise StoreFull("the store takes no writes")
 
     async def _store(self, filler: Filler, items: list[Item]) -> None:
         """Raises BadArchive, StorageError."""

@@ -158,7 +158,7 @@ class BackupSender:
                 raise _GivenUp("408 No Flow Response")
 
     async def _wait_for_subscriber(self) -> None:
-        # Clients subscribe when they have the answer to their request, often to what a pattern of theirs matches anyway.
+        # Clients subscribe when they have the answer, often to what a pattern of theirs matches already.
         clock = self._host.runtime.clock
         until_ns = clock.mono_ns() + BACKUP_INTEREST_NS_MAX
         while not self._stream.account.bus.is_subscribed(self._deliver):
