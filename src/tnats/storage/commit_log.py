@@ -75,6 +75,7 @@ class LocalLog:
         A run of lost entries is given as one Entry without a body, with the index of the last of them.
         """
         group = self._group
+        readable = await group.read_run()
         entries = []
         index = group.floor + 1
         while index <= group.last:
@@ -83,11 +84,14 @@ class LocalLog:
                 entries.append(Entry(lost, 0, None))
                 index = lost + 1
                 continue
-            try:
-                found = await group.read(index)
-                entries.append(Entry(index, found.stamp, found.body))
-            except DataDamaged:
-                entries.append(Entry(index, 0, None))
+            if index in readable:
+                entries.append(Entry(index, *readable.pop(index)))
+            else:
+                try:
+                    found = await group.read(index)
+                    entries.append(Entry(index, found.stamp, found.body))
+                except DataDamaged:
+                    entries.append(Entry(index, 0, None))
             index += 1
         return entries
 

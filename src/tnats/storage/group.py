@@ -138,6 +138,10 @@ class Group:
         self.is_dropped = True  # a checkpoint written behind the removal would bring the group back
         return ticket
 
+    async def read_run(self) -> dict[int, tuple[int, Buffer]]:
+        """Term and body of every entry that can be read as it stands, by index. Raises DiskError."""
+        return await self._journal.read_run(self.state)
+
     async def read(self, index: int) -> record.Record:
         """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""
         return await self._journal.read(self.state, index)

@@ -195,6 +195,12 @@ cpdef tuple pack(list records, unsigned long long base, unsigned int seed, unsig
 )
 cpdef tuple scan(object buffer, Py_ssize_t start, unsigned long long base, unsigned int seed)
 
+@cython.locals(shown="const unsigned char[::1]")
+cpdef unsigned int checksum_of(object buffer, unsigned int seed)
+
+@cython.locals(shown="const unsigned char[::1]")
+cpdef unsigned int spare_checksum_of(object buffer, unsigned int seed)
+
 @cython.locals(value="unsigned int", byte=Py_ssize_t, bit=int, index="unsigned int")
 cpdef Py_ssize_t find_flip(unsigned int syndrome, Py_ssize_t count, unsigned int[::1] table, unsigned int[::1] inverse)
 

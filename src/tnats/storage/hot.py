@@ -129,6 +129,20 @@ def scan(buffer: Buffer, start: int, base: int, seed: int) -> tuple[list[Found],
     return found, min(position, usable)
 
 
+def checksum_of(buffer: Buffer, seed: int) -> int:
+    """The first checksum (crc32c) over all of `buffer`, started from `seed`."""
+    view = memoryview(buffer)
+    shown = view
+    return checksum(address(shown), 0, len(view), seed)
+
+
+def spare_checksum_of(buffer: Buffer, seed: int) -> int:
+    """The second checksum (crc32) over all of `buffer`, started from `seed`."""
+    view = memoryview(buffer)
+    shown = view
+    return spare_checksum(address(shown), 0, len(view), seed)
+
+
 def find_flip(syndrome: int, count: int, table: array[int], inverse: array[int]) -> int:
     """Which single flipped bit of `count` bytes explains the difference `syndrome` of two crc32c values.
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from zlib import crc32
 
 import attrs
-from crc32c import crc32c
 
 from tnats.storage import hot
 from tnats.storage.hot import ERASED, HEADER_SIZE, Buffer
@@ -216,10 +214,12 @@ def correct(data: Buffer, position: int, base: int, seed: int) -> tuple[bytes, i
 
 
 def _flipped(covered: memoryview, start: int) -> int | None:
-    syndrome = crc32c(covered[4:], start) ^ int.from_bytes(covered[:4], "little")
+    syndrome = hot.checksum_of(covered[4:], start) ^ int.from_bytes(covered[:4], "little")
     if syndrome == 0:
         return None
-    if syndrome & (syndrome - 1) == 0 and crc32(covered[8:], start) == int.from_bytes(covered[4:8], "little"):
+    if syndrome & (syndrome - 1) == 0 and hot.spare_checksum_of(covered[8:], start) == int.from_bytes(
+        covered[4:8], "little"
+    ):
         return syndrome.bit_length() - 1
     bit = hot.find_flip(syndrome, len(covered) - 4, TABLE, INVERSE)
     return None if bit < 0 else bit + 32
@@ -228,7 +228,7 @@ def _flipped(covered: memoryview, start: int) -> int | None:
 def _agrees(checked: bytearray, start: int) -> bool:
     view = memoryview(checked)
     first, second = int.from_bytes(checked[:4], "little"), int.from_bytes(checked[4:8], "little")
-    return crc32c(view[4:], start) == first and crc32(view[8:], start) == second
+    return hot.checksum_of(view[4:], start) == first and hot.spare_checksum_of(view[8:], start) == second
 
 
 # ------------------------------------------------------------------ what recovery has to say
