@@ -2,8 +2,8 @@
 
 Each full chunk has a reply subject, `$JS.SNAPSHOT.ACK.<stream>.<id>.<size>.<number>`; an answer there, whatever it
 holds, lets so many more bytes follow. An empty message with a status ends it: 204 when all was sent, 408 when nobody
-listens or answers, 500 when the stream could not be read. A damaged message ends a backup: an incomplete one would be
-found out at the restore only.
+listens or answers, 500 when the stream could not be read. A message that is found damaged ends the backup: it would be
+found out at the restore only. What is known to be lost stands in the state that the client is told, and is left out.
 
 What is sent are the messages up to the last one at the start. What is removed meanwhile may be missing, and consumers
 stand where they are when their turn comes, at the start or a little later.
