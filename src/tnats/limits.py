@@ -66,7 +66,11 @@ CLIENT_PULL_STATUSES_MAX = 64
 CLIENT_PULL_RETRY_NS = SECOND_NS // 4
 """How long a reader waits before it asks again a server that did not answer."""
 
-CLIENT_WATCH_LOOK_NS = SECOND_NS
+CLIENT_OBJECT_WINDOW_BYTES = 8 * MIB
+CLIENT_OBJECT_CHUNKS_AHEAD_MAX = 500
+"""Chunks of an object on their way, to the server or from it: enough to keep a fast network and a disk busy."""
+
+CLIENT_PRESENT_LOOK_NS = SECOND_NS
 """How long a reader of what is there now waits for the next piece before it asks how much is left."""
 
 # ------------------------------------------------------------------ auth
@@ -170,6 +174,9 @@ JOURNAL_BATCH_BYTES_MAX = 4 * MIB
 
 JOURNAL_PART_BYTES_MAX = 120 * MIB
 """Length of a journal part: the distance that a record can look back to what was durable is 128 MiB."""
+
+JOURNAL_UNSYNCED_BYTES_MAX = 16 * MIB
+"""With a sync interval: written and not synced. Beyond it a sync is begun, which nobody waits for."""
 
 JOURNAL_RESERVE_BYTES = 64 * KIB
 """End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for

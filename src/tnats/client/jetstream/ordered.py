@@ -94,10 +94,18 @@ class OrderedMessages:
             self._last_stream_sequence = metadata.stream_sequence
             return delivery
 
-    async def left_count(self) -> int:
-        """How many messages there are now that have not been handed out. Raises like `Consumer.info`."""
-        info = await self._source.info()
-        return info.num_pending + info.delivered.consumer_seq - self._last_consumer_sequence
+    async def next_present(self) -> Delivery | None:
+        """The next message, or None when there is none: where it is not to come soon the server is asked."""
+        clock = self._api.client.runtime.clock
+        while True:
+            with clock.deadline(clock.mono_ns() + limits.CLIENT_PRESENT_LOOK_NS):
+                return await anext(self)
+            try:
+                info = await self._source.info()
+            except (ConsumerNotFound, NoResponders, TimedOut, ConnectionLost):
+                continue  # reading on finds out
+            if info.num_pending + info.delivered.consumer_seq <= self._last_consumer_sequence:
+                return None
 
     async def _create(self) -> ConsumerInfo:
         """Make the next consumer and begin to pull from it. Raises like `Stream.create_consumer`."""

@@ -7,11 +7,11 @@ entry = await kv.get("color")
 
 from __future__ import annotations
 
+from tnats.client.jetstream.watch import Watch
 from tnats.client.kv.bucket import KeyValue, Status
 from tnats.client.kv.config import BucketConfig
 from tnats.client.kv.entry import Entry, KeyDeleted, KeyExists, KeyNotFound, Operation
 from tnats.client.kv.open import bucket_names, create_bucket, delete_bucket, open_bucket, update_bucket
-from tnats.client.kv.watch import Watch
 
 __all__ = [
     "BucketConfig",

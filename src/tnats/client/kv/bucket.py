@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.errors import MessageNotFound, WrongLastSequence
 from tnats.client.jetstream.publish import Conditions
+from tnats.client.jetstream.watch import Watch
 from tnats.client.kv.config import STREAM_PREFIX, BucketConfig, checked_filter, checked_key, from_stream, subject_prefix
 from tnats.client.kv.entry import (
     OPERATION_HEADER,
@@ -16,9 +18,9 @@ from tnats.client.kv.entry import (
     KeyExists,
     KeyNotFound,
     Operation,
+    from_delivery,
     from_stored,
 )
-from tnats.client.kv.watch import Watch
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import StreamInfo
 from tnats.jetstream.consumer.config import ConsumerConfig, DeliverPolicy
@@ -112,7 +114,7 @@ class KeyValue:
         headers_only: bool = False,
         updates_only: bool = False,
         from_revision: int = 0,
-    ) -> Watch:
+    ) -> Watch[Entry]:
         """What the keys hold, and then what happens to them: see `Watch`.
 
         `filters` are keys in which whole tokens may be wildcards; none: all keys. It begins with the newest entry of
@@ -131,14 +133,12 @@ class KeyValue:
             config.deliver_policy = DeliverPolicy.NEW
         elif include_history:
             config.deliver_policy = DeliverPolicy.ALL
-        return Watch(
-            self.bucket,
-            self._prefix,
-            self._stream.ordered(config),
-            self._js.client.runtime.clock,
-            ignore_deletes=ignore_deletes,
-            tells_caught_up=not updates_only,
-        )
+
+        def convert(message: Delivery) -> Entry | None:
+            entry = from_delivery(self.bucket, message.subject.removeprefix(self._prefix), message)
+            return entry if entry.is_live or not ignore_deletes else None
+
+        return Watch(self._stream.ordered(config), convert, tells_caught_up=not updates_only)
 
     # ---------------------------------------------------------------- writing
 
