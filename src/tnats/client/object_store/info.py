@@ -15,7 +15,6 @@ from tnats.jetstream.api.fields import (
     BOOL,
     INT,
     TEXT,
-    TIME,
     UINT64,
     DecodeError,
     ListOf,
@@ -25,6 +24,7 @@ from tnats.jetstream.api.fields import (
     row,
     to_object,
 )
+from tnats.jetstream.api.times import ZERO_TIME
 
 CHUNK_BYTES = 128 * 1024
 """Size of the pieces of an object, unless told otherwise."""
@@ -72,10 +72,12 @@ class ObjectInfo:
     bucket: str = row("bucket", TEXT, default="")
     nuid: str = row("nuid", TEXT, default="")
     size: int = row("size", UINT64, default=0)
-    mtime_ns: int | None = row("mtime", TIME, default=None)
+    mtime_text: str = row("mtime", TEXT, default=ZERO_TIME)
+    """Not used, for the time of the message tells; kept for clients that want it there."""
     chunks: int = row("chunks", UINT64, default=0)
     digest: str = row("digest", TEXT, default="", omit=True)
     deleted: bool = row("deleted", BOOL, default=False, omit=True)
+    mtime_ns: int | None = None
 
     @property
     def link(self) -> ObjectLink | None:
@@ -96,7 +98,7 @@ class ObjectMeta:
 
 def encode_info(info: ObjectInfo) -> bytes:
     """The record as it is published; the time of the message tells when."""
-    return orjson.dumps(to_object(attrs.evolve(info, mtime_ns=None)))
+    return orjson.dumps(to_object(info))
 
 
 def decode_info(data: bytes, time_ns: int, bucket: str) -> ObjectInfo:
