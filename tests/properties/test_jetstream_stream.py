@@ -83,7 +83,7 @@ class StreamAgainstModel(RuleBasedStateMachine):
             del self.kept[0]
 
     def model_expire(self) -> None:
-        """One round: what is over goes, or leaves a marker in its place if it is the last of its subject."""
+        """One round: what is over goes, or leaves a marker in its place if nothing else is left of its subject."""
         now_ns, age_ns = self.desk.now_ns, self.config.max_age_ns
         over = [
             one
@@ -93,7 +93,7 @@ class StreamAgainstModel(RuleBasedStateMachine):
         marked: list[str] = []
         for one in over:
             leaves_marker = self.config.subject_delete_marker_ttl_ns and not one.is_marker
-            if leaves_marker and self.of(one.subject)[-1] is one:
+            if leaves_marker and self.of(one.subject) == [one]:
                 marked.append(one.subject)
             else:
                 self.kept.remove(one)

@@ -303,6 +303,22 @@ def test_missed_repeats_collapse() -> None:
     assert desk.store.count_of(b"a.t") == 4
 
 
+def test_a_schedule_that_cannot_be_read_is_tried_again_in_a_while() -> None:
+    """Its deadline moves on by a second at a time, so that nobody spins; it fires once it can be read."""
+    desk = Desk(allow_msg_schedules=True)
+    desk.publish(publish("a.s", "body", Nats_Schedule="@every 5s", Nats_Schedule_Target="a.t"))
+    deadline_ns = desk.leader.next_deadline_ns()
+    assert deadline_ns is not None
+    desk.now_ns = deadline_ns
+    for _ in range(3):
+        assert [due.subject for due in desk.leader.due_schedules(desk.now_ns)] == [b"a.s"]
+        desk.leader.rest_schedules(desk.now_ns)
+        assert desk.leader.next_deadline_ns() == desk.now_ns + SECOND
+        desk.now_ns += SECOND
+    desk.serve()
+    assert [subject for _, subject, _ in desk.held()] == ["a.s", "a.t"]
+
+
 def test_a_schedule_samples_its_source() -> None:
     """Without a message there, the schedule's own body; with one, its body and headers, but for the server's own."""
     desk = Desk(allow_msg_schedules=True)

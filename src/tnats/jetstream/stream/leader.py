@@ -41,11 +41,13 @@ from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.ttl import NEVER, TTL_HEADER, marker_headers, parse_ttl, ttl_text
-from tnats.limits import MESSAGE_HEADERS_BYTES_MAX
+from tnats.limits import MESSAGE_HEADERS_BYTES_MAX, SECOND_NS
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import subject_matches, to_bytes, to_text
 from tnats.subjects.transforms import Transform
 from tnats.wire.headers import set_header
+
+SCHEDULE_REST_NS = SECOND_NS
 
 NO_BLOCK: Mapping[bytes, bytes] = {}
 
@@ -99,6 +101,7 @@ class StreamLeader:
         self._expiries_in_flight = 0
         self._markers: Append | None = None
         self._firing: dict[bytes, Append] = {}
+        self._schedules_from_ns = 0
         self.reconfigure()
 
     @property
@@ -645,7 +648,8 @@ class StreamLeader:
         if not self._expiries_in_flight:
             candidates.append(self.machine.next_expiry_ns())
         if not self._firing:
-            candidates.append(self.machine.schedules.next_deadline_ns())
+            due_ns = self.machine.schedules.next_deadline_ns()
+            candidates.append(due_ns and max(due_ns, self._schedules_from_ns))
         return min((deadline_ns for deadline_ns in candidates if deadline_ns is not None), default=None)
 
     def expire(self, now_ns: int) -> tuple[Expire | None, Admission]:
@@ -656,13 +660,13 @@ class StreamLeader:
         markers = Append(self._next_seq, self._stamp(now_ns), [], [])
         entry = None
         if not self._expiries_in_flight:
-            overdue = self.machine.overdue(now_ns)
+            removed, marked = self.machine.expired(now_ns)
+            if removed:
+                entry = Expire(now_ns)
             marker_ttl_ns = self.config.subject_delete_marker_ttl_ns
-            for seq in overdue:
+            for seq in marked:
                 subject = self.machine.store.subject_of(seq)
-                if subject is None or not self.machine.is_due_marker(seq):
-                    entry = entry or Expire(now_ns)
-                elif self._last_seq_of(subject, markers) == seq:
+                if subject is not None and self._last_seq_of(subject, markers) == seq:
                     self._store((subject, marker_headers(marker_ttl_ns), b""), b"", None, False, None, markers)
             if markers.messages:
                 self._markers = markers
@@ -672,6 +676,10 @@ class StreamLeader:
     def due_schedules(self, now_ns: int) -> list[schedules.Due]:
         """The schedules to `fire` now; those whose firing is in flight are left out."""
         return [due for due in self.machine.schedules.due(now_ns) if due.subject not in self._firing]
+
+    def rest_schedules(self, now_ns: int) -> None:
+        """A schedule could not be read: it stays due, and is tried again in a while."""
+        self._schedules_from_ns = now_ns + SCHEDULE_REST_NS
 
     def fire(self, due: schedules.Due, schedule: Message, content: tuple[bytes, bytes], now_ns: int) -> Admission:
         """Store one firing of a schedule.

@@ -16,6 +16,8 @@ last snapshot, then `observe` the messages behind it, in order.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 
 from tnats.errors import InvariantBroken
@@ -78,7 +80,7 @@ class StreamMachine:
         elif isinstance(entry, Purge):
             self._apply_purge(entry, applied)
         elif isinstance(entry, Expire):
-            for seq in self._expired(entry.now_ns):
+            for seq in self.expired(entry.now_ns)[0]:
                 self._remove(seq, applied)
         elif isinstance(entry, Skip):
             if entry.next_seq > self.store.last_seq + 1:
@@ -243,12 +245,26 @@ class StreamMachine:
         for seq in seqs[: len(seqs) - purge.keep] if purge.keep else seqs:
             self._remove(seq, applied)
 
-    def _expired(self, now_ns: int) -> list[int]:
-        """What an `Expire` entry removes: bounded, and without what waits for a delete marker."""
-        return [seq for seq in self.overdue(now_ns) if not self.is_due_marker(seq)]
+    def expired(self, now_ns: int) -> tuple[list[int], list[int]]:
+        """(messages to remove, messages to give way to a delete marker), both bounded: their TTL or age is over.
 
-    def overdue(self, now_ns: int) -> list[int]:
-        """Messages whose TTL or age is over, at most EXPIRE_MSGS_PER_ENTRY_MAX of each kind."""
+        A marker is left where nothing else is: by the last message of its subject, which goes after all others.
+        """
+        overdue = self._overdue(now_ns)
+        if not self.config.subject_delete_marker_ttl_ns:
+            return overdue, []
+        store = self.store
+        subjects = [store.subject_of(seq) or b"" for seq in overdue]
+        counts = Counter(subjects)
+        removed: list[int] = []
+        marked: list[int] = []
+        for seq, subject in zip(overdue, subjects, strict=True):
+            is_last = counts[subject] == store.count_of(subject) and store.last_seq_of(subject) == seq
+            (marked if is_last and not self.deadlines.is_marker(seq) else removed).append(seq)
+        return removed, marked
+
+    def _overdue(self, now_ns: int) -> list[int]:
+        """At most EXPIRE_MSGS_PER_ENTRY_MAX by TTL, and as many by age."""
         found = self.deadlines.due(now_ns, EXPIRE_MSGS_PER_ENTRY_MAX)
         if self.config.max_age_ns <= 0:
             return found
@@ -263,13 +279,6 @@ class StreamMachine:
                 due[seq] = None
             seq = self.store.next_seq(seq + 1)
         return list(due)
-
-    def is_due_marker(self, seq: int) -> bool:
-        """Whether an overdue message is the last of its subject and must leave a delete marker."""
-        if not self.config.subject_delete_marker_ttl_ns or self.deadlines.is_marker(seq):
-            return False
-        subject = self.store.subject_of(seq)
-        return subject is not None and self.store.last_seq_of(subject) == seq
 
     def next_expiry_ns(self) -> int | None:
         """When the next message ends by TTL or age; None: never."""

@@ -51,6 +51,7 @@ from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
 from tnats.jetstream.stream.sourcing import Intake, intakes_of
 from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
+from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.subjects.tokens import to_bytes
@@ -228,6 +229,8 @@ class StreamService:
             self.account.advise(admission.advisories)
         if admission.entry is not None:
             self.propose(admission.entry)
+        elif self._keeps_time:
+            self._set_timer()  # a batch may have begun
 
     def _refuse(self, batch: list[Inbound], error: errors.ApiError, headers: bytes = b"") -> None:
         if self.config.no_ack:
@@ -440,7 +443,8 @@ class StreamService:
                 schedule = content(await self.store.load(one.seq))
                 source = self.store.last_seq_of(one.source) if one.source else 0
                 sample = content(await self.store.load(source)) if source else schedule
-            except (KeyError, StorageError):
+            except (KeyError, StorageError, DiskError):
+                self.leader.rest_schedules(self.host.wall_ns())
                 continue
             self._take(self.leader.fire(one, schedule, (sample[1], sample[2]), self.host.wall_ns()))
         self._set_timer()
