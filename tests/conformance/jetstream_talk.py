@@ -28,7 +28,23 @@ from tests.live.server_process import serve
 PATIENCE_S = 20.0
 CONFIG = "jetstream { store_dir: %s }"
 ACK_TIME = re.compile(r"(?<=\.)\d{19}(?=\.)")
-VARYING = {"created", "ts", "first_ts", "last_ts", "time", "cluster", "timestamp", "id", "active", "server", "client"}
+VARYING = {
+    "created",
+    "ts",
+    "first_ts",
+    "last_ts",
+    "time",
+    "cluster",
+    "timestamp",
+    "id",
+    "active",
+    "server",
+    "client",
+    "last_active",
+    "pause_remaining",
+    "pinned_client_id",
+    "pinned_ts",
+}
 """Members of answers that differ between two runs."""
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]

@@ -83,6 +83,12 @@ class InternalClient:
             known = self._shown[key] = (base.targets, base.groups, shown_plan(base, subject))
         return known[2]
 
+    def refuse(self, message: Message) -> None:
+        """Tell the publisher of a request that nobody answers it, if it asked to be told such things."""
+        origin = message.origin
+        if message.reply and origin.owner is not None and getattr(origin, "no_responders", False):
+            origin.owner.on_no_responders(message.subject, message.reply)
+
     def close(self) -> None:
         """Unsubscribe from everything."""
         for subscription in list(self.subscriptions.values()):

@@ -32,6 +32,8 @@ class StreamPromises:
     """Sequences whose ack or termination was confirmed."""
     tried: set[int] = attrs.field(factory=set)
     """Sequences that were acked or terminated, confirmed or not."""
+    lettered: set[int] = attrs.field(factory=set)
+    """Sequences that were terminated: a work queue keeps them until their dead letter is stored."""
     terminated: dict[str, bool] = attrs.field(factory=dict)
     """Values that were terminated, and whether that was confirmed."""
     dead: dict[str, int] = attrs.field(factory=dict)
@@ -72,6 +74,7 @@ class StreamPromises:
         self.tried.add(seq)
         if by_termination:
             self.terminated.setdefault(value, False)
+            self.lettered.add(seq)
 
     def ended(self, seq: int, value: str, *, by_termination: bool) -> None:
         """It was confirmed."""
@@ -105,7 +108,7 @@ class StreamPromises:
                 self._fault(f"acknowledged message {seq} ({value!r}) is not there")
         if self.is_queue:
             for seq in stored:
-                if seq in self.confirmed:
+                if seq in self.confirmed and seq not in self.lettered:
                     self._fault(f"message {seq} is there although its ack was confirmed")
 
     def check_consumer(self, floor: int, delivered_seq: int) -> None:
@@ -131,12 +134,14 @@ class StreamPromises:
         """Values whose termination was confirmed, and that are no dead letters yet."""
         return [value for value, is_confirmed in self.terminated.items() if is_confirmed and value not in self.dead]
 
-    def check_drained(self, *, pending: int, ack_pending: int) -> None:
+    def check_drained(self, *, stored: int, pending: int, ack_pending: int) -> None:
         """At the end, when consumers have had time to take everything."""
         if self.unsure:
             self._fault(f"{len(self.unsure)} publishes were never acknowledged")
         if pending or ack_pending:
             self._fault(f"{pending} messages were not delivered, {ack_pending} not acked, after everything was taken")
+        if self.is_queue and stored:
+            self._fault(f"{stored} messages are left in the work queue after everything was acked")
         missed = [seq for seq in self.acked if seq not in self.tried]
         if missed:
             self._fault(f"{len(missed)} acknowledged messages were never delivered, {missed[0]} among them")

@@ -22,7 +22,7 @@ from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
-from tnats.jetstream.consumer.machine import start_state
+from tnats.jetstream.consumer.machine import CONSUMER_DELETED, start_state
 from tnats.jetstream.consumer.outbox import Post
 from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
 from tnats.jetstream.consumer.state import ConsumerState
@@ -113,10 +113,10 @@ class AccountService:
             consumer = self._by_ack_prefix.get(message.subject.rsplit(b".", V1_NUMBERS)[0])
             if consumer is None:
                 place = parse_subject(message.subject)
-                if place is None:
-                    continue
-                consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (place.stream, place.consumer))
+                if place is not None:
+                    consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (place.stream, place.consumer))
                 if consumer is None:
+                    self._acks.refuse(message)
                     continue
             consumer.ack(message, now_ns)
             touched[consumer.record.number] = consumer
@@ -170,19 +170,7 @@ class AccountService:
                     consumer.flow_answered(message.subject)
 
     def _on_interest(self, pattern: bytes) -> None:
-        found = self._bound.get(pattern)
-        if found is not None:
-            touched = list(found.values())
-        elif b"*" in pattern or b">" in pattern:
-            touched = [
-                consumer
-                for subject, consumers in self._bound.items()
-                if subjects_overlap(pattern, subject)
-                for consumer in consumers.values()
-            ]
-        else:
-            return
-        for consumer in touched:
+        for consumer in list(self._bound.get(pattern, {}).values()):
             consumer.look_for_interest()
 
     # ------------------------------------------------------------------ streams
@@ -275,7 +263,7 @@ class AccountService:
             del self.streams[stream.name]
             for consumer in list(stream.consumers.values()):
                 self._forget(consumer)
-                consumer.stop("409 Consumer Deleted")
+                consumer.stop(CONSUMER_DELETED)
             stream.stop()
             self._end_direct_gets(stream)
             try:
@@ -437,7 +425,7 @@ class AccountService:
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
             self._forget(consumer)
-            consumer.stop("409 Consumer Deleted")
+            consumer.stop(CONSUMER_DELETED)
             stream.remove_consumer(consumer.name)
             try:
                 await self._drop_log(consumer.record.group)
@@ -456,8 +444,10 @@ class AccountService:
         options = self.host.options
         bounds = [bound for bound in (options.max_ack_pending, self.limits.max_ack_pending) if bound > 0]
         others = [one.config for one in stream.consumers.values() if one.name != name]
+        current = stream.consumers.get(name)
+        is_bound = current is not None and current.machine.is_bound
         return consumer_rules.Surroundings(
-            stream.config, others, False, min(bounds, default=0), options.max_request_batch
+            stream.config, others, False, min(bounds, default=0), options.max_request_batch, is_bound
         )
 
     def _remember(self, consumer: ConsumerService) -> None:

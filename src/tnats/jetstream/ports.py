@@ -26,6 +26,9 @@ class Client(Protocol):
     def send(self, target: bytes, subject: bytes, payload: bytes, *, reply: bytes, headers: bytes) -> int:
         """Publish to the subscribers of `target` a message that shows `subject` as its own; how many it reached."""
 
+    def refuse(self, message: Any) -> None:
+        """Tell the publisher of a request that came that nobody answers it."""
+
     def close(self) -> None:
         """End all subscriptions."""
 
@@ -45,6 +48,9 @@ class Bus(Protocol):
 
     def is_subscribed(self, subject: bytes) -> bool:
         """Whether somebody has subscribed to a literal subject itself, not to a pattern that matches it."""
+
+    def has_listener(self, subject: bytes, group: bytes) -> bool:
+        """Whether somebody has subscribed to a literal subject itself, in a queue group, or plainly for none."""
 
     def on_interest(self, changed: Callable[[bytes], None]) -> None:
         """Call `changed` with the pattern of every subscription that comes or goes."""

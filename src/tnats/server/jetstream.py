@@ -101,6 +101,11 @@ class BrokerBus:
         members = [*found.plain, *(one for queue in found.queues.values() for one in queue)]
         return any(one.subject == subject for one in members)
 
+    def has_listener(self, subject: bytes, group: bytes) -> bool:
+        found = self._account.sublist.match(subject)
+        members = found.queues.get(group, ()) if group else found.plain
+        return any(one.subject == subject for one in members)
+
     def on_interest(self, changed: Callable[[bytes], None]) -> None:
         self._account.observers.append(_InterestObserver(changed))
 

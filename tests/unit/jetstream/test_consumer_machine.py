@@ -259,13 +259,13 @@ def test_a_clock_set_back_does_not_stretch_the_ack_wait() -> None:
 
 
 def test_a_deleted_consumer_ends_its_requests() -> None:
-    """Everybody who waits is told, and what they did not get, and nothing waits any more."""
+    """Everybody who waits is told, and nothing waits any more."""
     rig = Rig()
     rig.pull('{"batch":1,"expires":30000000000}', "R1")
     rig.pull('{"batch":2,"expires":30000000000}', "R2")
     assert rig.told(rig.machine.end_requests("409 Consumer Deleted")) == [
-        "R1 409 Consumer Deleted [Nats-Pending-Messages: 1, Nats-Pending-Bytes: 0]",
-        "R2 409 Consumer Deleted [Nats-Pending-Messages: 2, Nats-Pending-Bytes: 0]",
+        "R1 409 Consumer Deleted",
+        "R2 409 Consumer Deleted",
     ]
     assert rig.machine.info(0).num_waiting == 0
 

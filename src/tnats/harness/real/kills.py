@@ -327,8 +327,11 @@ class KillsRun:
                         await self.runtime.clock.sleep_ns(PAUSE_NS * 10)
                     nursery.cancel_scope.cancel()
             for stream in self.streams:
+                state = await js_requests.stream_state(client, stream.name, TIMEOUT_S)
                 info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
-                stream.check_drained(pending=info["num_pending"], ack_pending=info["num_ack_pending"])
+                stream.check_drained(
+                    stored=state["messages"], pending=info["num_pending"], ack_pending=info["num_ack_pending"]
+                )
 
     async def _is_drained(self, client: Client) -> bool:
         for stream in self.streams:

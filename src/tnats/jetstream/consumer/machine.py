@@ -42,6 +42,7 @@ from tnats.jetstream.consumer.state import ConsumerState
 from tnats.limits import CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_HELD_MSGS_MAX, CONSUMER_LETTERS_MAX
 from tnats.subjects.tokens import subject_matches, to_bytes
 
+CONSUMER_DELETED = "409 Consumer Deleted"
 _SEQ_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -70,7 +71,8 @@ def start_state(config: ConsumerConfig, index: StreamIndex) -> ConsumerState:
         assert config.opt_start_time_ns is not None
         return ConsumerState(index.seq_at_time(config.opt_start_time_ns))
     if policy == DeliverPolicy.LAST_PER_SUBJECT:
-        return ConsumerState(index.first_seq, per_subject_until=index.last_seq)
+        first_seq = next(index.last_per_subject(filters), index.last_seq + 1)
+        return ConsumerState(first_seq, per_subject_until=index.last_seq)
     return ConsumerState(index.first_seq)
 
 
@@ -478,7 +480,11 @@ class ConsumerMachine:
     def end_requests(self, line: str) -> Effects:
         """Answer all waiting requests with a status ("409 Consumer Deleted") and forget them."""
         for request in list(self._waiting):
-            self._end_request(request, line)
+            if line == CONSUMER_DELETED:
+                self._waiting.remove(request)
+                self._status(request.reply, line)
+            else:  # worth asking again: what is missing is told
+                self._end_request(request, line)
         taken, self._effects = self._effects, Effects()
         return taken
 
@@ -490,6 +496,11 @@ class ConsumerMachine:
             self._heartbeat_due_ns = now_ns + self.config.idle_heartbeat_ns
             self._flow = FlowControl()
         return self._done(now_ns)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether somebody listens on the deliver subject."""
+        return self._is_bound
 
     def info(self, now_ns: int) -> ConsumerInfo:
         """What CONSUMER.INFO reports, without cluster."""

@@ -53,6 +53,8 @@ class Surroundings:
     """The server's or account's bound; 0 or -1: none."""
     max_batch: int = 0
     """The server's bound on `max_batch`; 0: none."""
+    is_bound: bool = False
+    """Somebody listens on the deliver subject of the consumer as it is."""
 
 
 @attrs.define
@@ -90,6 +92,8 @@ def check_create(
     if old is not None:
         if action == Action.CREATE and old != checked:
             return errors.CONSUMER_ALREADY_EXISTS()
+        if around.is_bound and old.deliver_subject != checked.deliver_subject:
+            return errors.CONSUMER_NAME_EXIST()
         return _update_error(old, checked) or _keep_pause(old, checked)
     consumers_max = around.stream.max_consumers
     if 0 < consumers_max <= len(around.others):

@@ -167,7 +167,9 @@ class ConsumerService:
     def look_for_interest(self) -> None:
         """Subscriptions have changed."""
         if self.config.is_push and not self.is_deleted:
-            is_bound = self.stream.account.bus.has_interest(to_bytes(self.config.deliver_subject))
+            # Whoever listens to a pattern, or in another group, looks on: a delivery to it alone would be lost.
+            target, group = to_bytes(self.config.deliver_subject), to_bytes(self.config.deliver_group)
+            is_bound = self.stream.account.bus.has_listener(target, group)
             self._carry_out(self.machine.set_bound(is_bound, self.host.mono_ns()))
             self.settle()
 
