@@ -129,6 +129,13 @@ def scan(buffer: Buffer, start: int, base: int, seed: int) -> tuple[list[Found],
     return found, min(position, usable)
 
 
+def content_at(image: bytearray, position: int) -> tuple[int, bytes]:
+    """Stamp and body of a record without key and head at `position` of `image`, which was found valid."""
+    size = int.from_bytes(image[position + 8 : position + 12], "little")
+    stamp = int.from_bytes(image[position + 32 : position + 40], "little")
+    return stamp, bytes(memoryview(image)[position + HEADER_SIZE : position + size])
+
+
 def checksum_of(buffer: Buffer, seed: int) -> int:
     """The first checksum (crc32c) over all of `buffer`, started from `seed`."""
     view = memoryview(buffer)

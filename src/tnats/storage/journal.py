@@ -38,6 +38,7 @@ from tnats.limits import (
     JOURNAL_PART_BYTES_MAX,
     JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_RESERVE_BYTES,
+    JOURNAL_UNSYNCED_BYTES_MAX,
 )
 from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
@@ -126,6 +127,8 @@ class Journal:
         self._next_group = recovery.next_group
         self._next_part = recovery.next_part
         self._old_parts = list(recovery.parts)
+        self._images = recovery.images
+        """Parts as they were read, until everybody has replayed what is theirs."""
         self._before = (recovery.seal, recovery.carried)
         """What the first part of this run has to say of the part before it."""
         self._files: dict[int, OpenPart] = {}
@@ -154,6 +157,10 @@ class Journal:
             self._next_group += 1
             self._names[name] = self._groups[found.state.number] = found
         return found
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a group of this name."""
+        return name in self._names
 
     def adopt(self, number: int, name: str) -> None:
         """Take up a group that the journal has lost, under the number that its other files carry."""
@@ -214,18 +221,27 @@ class Journal:
             raise DataDamaged(f"entry {index} of {state.name} in {part.file.path} at {offset} cannot be read")
         return found
 
+    def end_recovery(self) -> None:
+        """Everything is replayed: let go of what was read."""
+        self._images = {}
+
     async def read_run(self, state: GroupState) -> dict[int, tuple[int, Buffer]]:
         """Term and body of every entry of a group that can be read as it stands, by index. Raises DiskError.
 
         For the others, see `read`.
         """
         entries: dict[int, tuple[int, Buffer]] = {}
+        images = self._images
         window: dict[int, hot.Found] = {}
         data, start, part_number = b"", 0, 0
         for first, places in state.runs:
             for index, place in enumerate(places, first):
                 number, offset = place >> 32, place & 0xFFFFFFFF
                 if place == 0 or index <= state.floor:
+                    continue
+                if number in images:
+                    term, body = hot.content_at(images[number], offset)
+                    entries[index] = (term, body)
                     continue
                 part = self._files[number]
                 if number != part_number or offset not in window:
@@ -259,7 +275,7 @@ class Journal:
                 return
             else:
                 await self._wait_for_work()
-            if self._is_dirty() and (self._flushed is not None or self._clock.mono_ns() >= self._sync_at_ns):
+            if self._is_dirty() and (self._flushed is not None or self._is_due()):
                 await self._sync_current()
             if self._flushed is not None and not self._queue and not self._is_dirty():
                 self._flushed.set()
@@ -274,6 +290,12 @@ class Journal:
         self._work = trio.Event()
         if self._closing:
             self._work.set()
+
+    def _is_due(self) -> bool:
+        """Whether the interval is over, or so much was written that a start would take long to make sure of it."""
+        part = self._current
+        assert part is not None
+        return self._clock.mono_ns() >= self._sync_at_ns or part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX
 
     def _is_dirty(self) -> bool:
         part = self._current
@@ -417,6 +439,8 @@ class Journal:
                 raise StoreFull(f"journal {self.directory}: {exc}") from exc
             raise self._freeze(exc) from exc
         part.end += len(packed)
+        if part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX:
+            self._work.set()
 
     async def _sync_current(self) -> bool:
         """Make the current part durable and promise it. False when that failed: then the journal is frozen."""

@@ -66,13 +66,21 @@ def subjects_of(messages: Sequence[Content]) -> list[bytes]:
 
 
 class HeldRun:
-    """A run of messages in memory, by sequence."""
+    """Consecutive messages in memory, by sequence."""
 
-    __slots__ = ("_first", "_messages")
+    __slots__ = ("_messages", "first", "live")
 
-    def __init__(self, first: int, messages: Sequence[Content]) -> None:
-        self._first = first
+    def __init__(self, first: int, messages: Sequence[Content], live: int) -> None:
+        self.first = first
         self._messages = messages
+        self.live = live
+        """How many of them are still to be written."""
+
+    @property
+    def sequences(self) -> range:
+        """Which they are."""
+        return range(self.first, self.first + len(self._messages))
 
     def content(self, sequence: int) -> Content:
-        return self._messages[sequence - self._first]
+        """One of them."""
+        return self._messages[sequence - self.first]

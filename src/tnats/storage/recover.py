@@ -165,6 +165,8 @@ class Recovery:
     """Entries kept from behind a torn hole, to be written into the next part."""
     unproved: tuple[int, memoryview] | None = None
     """(file offset, bytes) of the last part's records that nothing says were ever durable."""
+    images: dict[int, bytearray] = attrs.field(factory=dict)
+    """The bytes of the parts in the clear, by number: verified and corrected where records stand."""
     damaged_bytes: int = 0
     """How much of the journal could not be read: bounds how many lost entries and messages there can be."""
 
@@ -197,8 +199,9 @@ def _scan_parts(parts: list[PartContent]) -> list[_PartScan | None]:
             scans.append(None)
             continue
         seed, seal = part.header.seed, seals.get(part.number)
-        data = part.data if seal is None else part.data[:seal]
-        scan = segment.scan(data, seed, part.path, cipher=part.cipher)
+        if seal is not None:
+            del part.data[seal:]
+        scan = segment.scan(part.data, seed, part.path, cipher=part.cipher)
         promise, slots_readable, findings = segment.read_promise(part.data, seed, part.path)
         scan.findings += findings
         sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
@@ -232,8 +235,11 @@ class _Replay:
         if found is None:
             summary.damaged = True
             self.damaged(part.path, 0, max(len(part.data), DATA_START), "header unreadable")
+            self.swallow(max(0, MISSING_PART_BYTES - len(part.data)))  # what stands there need not be the part
             return
         scan = found.scan
+        if part.cipher is None:
+            result.images[part.number] = scan.data
         summary.corrected = scan.corrected
         summary.end = found.seal or 0
         result.findings += scan.findings

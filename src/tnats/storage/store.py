@@ -116,6 +116,8 @@ class Store:
         self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
         self._adopted: set[str] = set()
         self._shortening = trio.Lock()
+        self._is_settled = False
+        """What was there before this start is open."""
         self._boot_id = ""
         self._marked_boot_id = ""
         """What the marker names: the boot of the last run as long as what was lost with it is not accounted for."""
@@ -148,10 +150,11 @@ class Store:
     async def open_stream(self, name: str, *, first_sequence: int = 1, last_sequence: int | None = None) -> OpenStream:
         """A stream's logs, made if it is new. The owner applies `commit.replay()`, then calls `log.end_recovery()`.
 
-        `last_sequence`: see `open_stream_log`.
+        `last_sequence`: see `open_stream_log`. Before `settle` every stream is taken for one that was there before.
 
         Raises StoreRefused, StorageError, DiskError.
         """
+        is_lost = not self._is_settled and not self.journal.knows(name)
         group = self.journal.group(name)
         commit = LocalLog(group)
         log = await open_stream_log(
@@ -172,7 +175,9 @@ class Store:
         if name in self._adopted:
             log.used = (self._used.last(name, None), MISSING_PART_BYTES // ENTRY_SIZE_MIN)
         else:
-            unknown = self.journal.damaged_bytes // ENTRY_SIZE_MIN + 1 if group.lost else 0
+            unknown = 0
+            if self.journal.damaged_bytes and (group.lost or is_lost):
+                unknown = self.journal.damaged_bytes // ENTRY_SIZE_MIN + 1
             log.used = (self._used.last(name, None if self._is_damaged() else group.state.number), unknown)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
         return stream
@@ -307,6 +312,8 @@ class Store:
         """The owners have accounted for what a loss of power took; until now a crash would have left it to the next
         start (`lost_unsynced`). Raises DiskError.
         """
+        self._is_settled = True
+        self.journal.end_recovery()
         if self._marked_boot_id != self._boot_id:
             self._marked_boot_id = self._boot_id
             await self._write_marker(is_clean=False)

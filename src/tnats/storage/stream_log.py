@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -95,7 +97,9 @@ class StreamLog:
         self.segments: dict[int, Segment] = {}
         self.current: Segment | None = None
         self.next_number = 1
-        self._unwritten: dict[int, Content | HeldRun] = {}
+        self._unwritten: dict[int, Content] = {}
+        self._held_runs: list[HeldRun] = []
+        """Replayed messages that stand in memory only, ascending."""
         self.unwritten_bytes = 0
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
@@ -244,24 +248,24 @@ class StreamLog:
         )
         places = array("Q", bytes(8 * count)) if self.beyond is None else self.beyond.places(first, count)
         missing = places.count(LOST)
-        held = HeldRun(first, messages)
+        self.last_time_ns = time_ns
         if missing == count:
             places = array("Q", [IN_MEMORY]) * count
-            self._unwritten.update(dict.fromkeys(range(first, first + count), held))
             self.unwritten_bytes += sum(sizes)
         elif missing:
-            for offset, place in enumerate(places):
-                if place == LOST:
-                    places[offset] = IN_MEMORY
-                    self._unwritten[first + offset] = held
-                    self.unwritten_bytes += sizes[offset]
-        self.last_time_ns = time_ns
+            self.unwritten_bytes += sum(size for size, place in zip(sizes, places, strict=True) if place == LOST)
+            places = array("Q", [place or IN_MEMORY for place in places])
+        if missing:
+            self._held_runs.append(HeldRun(first, messages, missing))
         self.index.put_run(subjects, sizes, places, time_ns)
 
     def _in_memory(self, sequence: int) -> Content:
         """The content of a message that is not written yet."""
-        held = self._unwritten[sequence]
-        return held if isinstance(held, tuple) else held.content(sequence)
+        return self._unwritten.get(sequence) or self._run_of(sequence).content(sequence)
+
+    def _run_of(self, sequence: int) -> HeldRun:
+        """The replayed run in memory that a sequence is part of."""
+        return self._held_runs[bisect_right(self._held_runs, sequence, key=_first_of) - 1]
 
     async def write(self) -> None:
         if self.trouble is None:
@@ -270,15 +274,19 @@ class StreamLog:
     async def _write_messages(self) -> None:
         """Write what stands in memory only. Sets `trouble` when that fails."""
         async with self._writing:
-            time_of = self.index.time_ns
-            records: list[hot.Record] = [
-                (record.MESSAGE, 0, sequence, time_of(sequence), *self._in_memory(sequence))
-                for sequence in self._unwritten
-            ]
             try:
-                await self._write(records, [IN_MEMORY] * len(records))
+                for run in list(self._held_runs):
+                    await self._write_held([seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY])
+                await self._write_held(self._unwritten)
             except StorageError as exc:
                 self.trouble = exc
+
+    async def _write_held(self, sequences: Iterable[int]) -> None:
+        time_of = self.index.time_ns
+        records: list[hot.Record] = [
+            (record.MESSAGE, 0, sequence, time_of(sequence), *self._in_memory(sequence)) for sequence in sequences
+        ]
+        await self._write(records, [IN_MEMORY] * len(records))
 
     async def _write(self, records: list[hot.Record], places: list[int]) -> None:
         """Append records to the current segment, rolling as needed.
@@ -401,7 +409,11 @@ class StreamLog:
         return count
 
     def _drop_unwritten(self, sequence: int, size: int) -> None:
-        del self._unwritten[sequence]
+        if self._unwritten.pop(sequence, None) is None:
+            run = self._run_of(sequence)
+            run.live -= 1
+            if not run.live:
+                self._held_runs.remove(run)
         self.unwritten_bytes -= size
 
     def _let_go(self, place: int, size: int) -> Segment:
@@ -728,6 +740,8 @@ class StreamLog:
         for each in self.segments.values():
             each.close()
 
+
+_first_of = attrgetter("first")
 
 SIZE_SLACK = 48
 """A record takes at most this much more than the size that NATS counts for its message, encrypted or not."""

@@ -35,7 +35,8 @@ def test_messages_come_back_as_they_were(front: bytes, contents: list[tuple[byte
     places = INTERPRETED.find_messages(bodies[0], len(front), len(contents))
     assert places == hot.find_messages(bodies[0], len(front), len(contents))
     assert list(INTERPRETED.measure_messages(bodies[0], places[0], 7, 3)) == sizes
-    assert [HeldRun(5, run).content(5 + offset) for offset in range(len(run))] == contents
+    held = HeldRun(5, run, len(run))
+    assert [held.content(sequence) for sequence in held.sequences] == contents
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=["chosen", "interpreted"])
