@@ -5,30 +5,18 @@ Sources: JetStream wire API reference; ADR-31 (direct get), ADR-8 (key-value sto
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
 import attrs
 
-from tnats.client import Client, ClientError, Message
-from tnats.ids import Nuid
+from tnats.client import Client, Message
+from tnats.client.jetstream import ApiError
 
 API = "$JS.API."
-NO_MESSAGE = 10037
 STREAM_NOT_FOUND = 10059
-WRONG_LAST_SEQUENCE = 10071
 NOT_FOUND_STATUS = 404
 END_OF_BATCH_STATUS = 204
-
-
-class ApiError(ClientError):
-    """The server's answer was an error: `code` as in HTTP, `err_code` its own number."""
-
-    def __init__(self, code: int, err_code: int, text: str) -> None:
-        super().__init__(f"{text} (code {code}, err_code {err_code})")
-        self.code = code
-        self.err_code = err_code
 
 
 @attrs.frozen
@@ -97,23 +85,6 @@ async def direct_get(client: Client, stream: str, query: dict[str, Any], timeout
     return stored(reply)
 
 
-async def leader_get(client: Client, stream: str, query: dict[str, Any], timeout_s: float) -> StoredMessage | None:
-    """As `direct_get`, answered by the stream's leader alone."""
-    try:
-        answer = await api_request(client, f"STREAM.MSG.GET.{stream}", query, timeout_s)
-    except ApiError as exc:
-        if exc.err_code == NO_MESSAGE:
-            return None
-        raise
-    found = answer["message"]
-    headers = None
-    if "hdrs" in found:
-        headers = {"": [base64.b64decode(found["hdrs"]).decode(errors="replace")]}
-    return StoredMessage(
-        found["seq"], found["subject"], base64.b64decode(found.get("data", "")), headers, found["time"]
-    )
-
-
 def stored(reply: Message) -> StoredMessage:
     """The message in an answer to a direct get. Raises ApiError when the answer is none."""
     headers = reply.headers or {}
@@ -144,35 +115,7 @@ async def direct_get_batch(
     return found, False
 
 
-async def create_ephemeral_consumer(client: Client, stream: str, subject: str, timeout_s: float) -> str:
-    """A pull consumer from the first message on, with explicit acks; returns its name."""
-    config = {"deliver_policy": "all", "ack_policy": "explicit", "filter_subject": subject, "max_ack_pending": -1}
-    body = {"stream_name": stream, "config": config}
-    answer = await api_request(client, f"CONSUMER.CREATE.{stream}", body, timeout_s)
-    name: str = answer["name"]
-    return name
-
-
 def delivered_seq(reply: str) -> int:
     """The stream sequence in an ack subject: of the short form with 9 tokens, or the long one with 12 (ADR-15)."""
     tokens = reply.split(".")
     return int(tokens[5] if len(tokens) == 9 else tokens[7])
-
-
-async def fetch(client: Client, stream: str, consumer: str, count: int, timeout_s: float) -> list[tuple[int, bytes]]:
-    """Up to `count` waiting messages as (sequence, data), acknowledged.
-
-    They come under their own subjects, so the inbox is a subscription and not the one of requests.
-    """
-    inbox = f"_INBOX.{Nuid(client.runtime.chance.rng('harness.inbox')).next()}"
-    query = json.dumps({"batch": count, "no_wait": True}).encode()
-    found: list[tuple[int, bytes]] = []
-    async with client.subscribe(inbox) as subscription:
-        await client.publish(f"{API}CONSUMER.MSG.NEXT.{stream}.{consumer}", query, reply=inbox)
-        while len(found) < count:
-            message = await subscription.next_message(timeout_s)
-            if message.status:
-                break
-            found.append((delivered_seq(message.reply), message.data))
-            await message.respond(b"+ACK")
-    return found

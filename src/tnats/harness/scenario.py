@@ -9,6 +9,8 @@ kept. A plain `Scenario` decides as it goes, and only its seed repeats it.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import trio
 
 from tnats.runtime.sim.world import Outcome, Settings, World, run_world
@@ -40,6 +42,10 @@ class Scenario:
     must_fail = False
     """A canary: a batch in which it passes proves that nothing is looked at."""
 
+    def profile(self) -> AbstractContextManager[None]:
+        """What is scaled down for the length of the run."""
+        return nullcontext()
+
     async def setup(self, world: World) -> None:
         """Make and start the nodes."""
 
@@ -58,14 +64,15 @@ class Scenario:
 
 async def play(scenario: Scenario, world: World) -> None:
     """Run the phases of `scenario`."""
-    await scenario.setup(world)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(scenario.faults, world, name="faults")
-        await scenario.workload(world)
-        nursery.cancel_scope.cancel()
-    world.heal()
-    await scenario.settle(world)
-    scenario.check(world)
+    with scenario.profile():
+        await scenario.setup(world)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scenario.faults, world, name="faults")
+            await scenario.workload(world)
+            nursery.cancel_scope.cancel()
+        world.heal()
+        await scenario.settle(world)
+        scenario.check(world)
 
 
 def run_scenario(

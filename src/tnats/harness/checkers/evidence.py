@@ -20,6 +20,10 @@ class Stored:
     value: str
     subject: str
     time_ns: int
+    headers: Mapping[str, str] | None = None
+    """Those that a checker asks for."""
+    body: str = ""
+    """Where the body is not the value: a counter's total."""
 
 
 @attrs.define

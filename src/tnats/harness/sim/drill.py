@@ -18,6 +18,7 @@ import random
 from collections.abc import Iterator
 from typing import ClassVar
 
+from tnats.harness.faults import Fault
 from tnats.harness.scenario import Scenario, Violation
 from tnats.harness.sim.ledger import Ledger
 from tnats.harness.sim.nemesis import Nemesis
@@ -26,6 +27,7 @@ from tnats.harness.sim.recording import Recording
 from tnats.harness.sim.stage import Stage
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim.chance import stream
+from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.world import Settings, World
 
 LIVE_NS = 30 * SECOND_NS
@@ -90,7 +92,7 @@ class Drill(Scenario):
         self.recording = Recording(world.now_ns)
         self.stage = Stage(world, self.recording)
         self.ledger = Ledger(str(self.plan.parameters.get("budget", "B1")))
-        self.nemesis = Nemesis(self.stage, self.plan.faults, self.ledger)
+        self.nemesis = Nemesis(self.stage, self.plan.faults, self.ledger, self.struck)
         await self.prepare(world)
 
     async def faults(self, world: World) -> None:
@@ -103,7 +105,7 @@ class Drill(Scenario):
     async def settle(self, world: World) -> None:
         self.nemesis.end()
         self.recording.note("", "phase", "everything is healed")
-        for node in world.nodes.values():
+        for node in self.lasting(world):
             self.stage.start(node)
         with world.deadline(LIVE_NS) as patience:
             await self.prove(world)
@@ -123,6 +125,13 @@ class Drill(Scenario):
 
     async def prepare(self, world: World) -> None:
         """Make and start the nodes."""
+
+    def struck(self, fault: Fault) -> None:
+        """A fault is carried out."""
+
+    def lasting(self, world: World) -> list[Node]:
+        """The nodes that are started again when everything is healed."""
+        return list(world.nodes.values())
 
     async def act(self, world: World) -> None:
         """The safety phase."""

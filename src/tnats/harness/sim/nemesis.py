@@ -21,7 +21,14 @@ from tnats.harness.sim.stage import Stage
 class Nemesis:
     """Troubles one world once."""
 
-    def __init__(self, stage: Stage, faults: tuple[Fault, ...], ledger: Ledger) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        faults: tuple[Fault, ...],
+        ledger: Ledger,
+        on_strike: Callable[[Fault], None] = lambda fault: None,
+    ) -> None:
+        """`on_strike` is told of each fault that is carried out, just before."""
         self.ack_count = 0
         """How many acknowledgements clients have got; counted by `acked`."""
         self.struck = [0] * len(faults)
@@ -29,6 +36,7 @@ class Nemesis:
         self._stage = stage
         self._faults = faults
         self._ledger = ledger
+        self._on_strike = on_strike
         self._acked = trio.lowlevel.ParkingLot()
         self._acts: list[Act] = []
         self._on_call: list[Callable[[str, str, str], None]] = []
@@ -121,6 +129,7 @@ class Nemesis:
             self._stage.recording.note(NEMESIS, "refused", f"{fault.kind}: {refusal}")
             return nothing()
         self._ledger.enter(fault)
+        self._on_strike(fault)
         act = SIM_KINDS[fault.kind](self._stage, fault)
         self._acts.append(act)
         return act

@@ -84,6 +84,10 @@ class Stage:
                         node.kill()
                     self.start(node)
 
+    def is_held(self, node: Node) -> bool:
+        """Whether a fault keeps the node down."""
+        return self._down.get(node.name, 0) > 0
+
     def start(self, node: Node) -> None:
         """Start a node again as it was started before."""
         if not node.running and not self.over:

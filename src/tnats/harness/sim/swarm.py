@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from tnats.harness.faults import Anchor, At, Fault
+from tnats.harness.faults import AfterAcks, Anchor, At, BeforeCall, Fault
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim.disk_image import CrashPolicy
 
@@ -153,6 +153,18 @@ DRAWS: Mapping[str, Callable[[random.Random, Scene], Parameters]] = {
     "O_LAMEDUCK": server_down,
 }
 """Parameters of one fault of each kind."""
+
+
+def telling_anchor(rng: random.Random, kind: str) -> Anchor | None:
+    """Deaths and failing calls come at moments that matter: inside a disk call, after an acknowledgement."""
+    if kind not in ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_WRITE_EIO") or rng.random() < 0.3:
+        return None
+    if rng.random() < 0.4:
+        return AfterAcks(rng.randint(1, 40))
+    if kind in ("D_FSYNC_EIO", "D_WRITE_EIO"):
+        return BeforeCall("sync" if kind == "D_FSYNC_EIO" else "write", rng.randint(1, 15), "*")
+    call = rng.choice(("sync", "sync", "write", "rename", "create", "sync_dir", "unlink"))
+    return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
 
 
 def draw_faults(

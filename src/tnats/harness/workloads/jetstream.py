@@ -1,4 +1,4 @@
-"""The accesses on a NATS server: `tnats.client` and plain JetStream requests.
+"""The accesses on a NATS server: `tnats.client` with its JetStream and key-value buckets, live or in a simulated world.
 
 What an error means for the operation is decided here, once. Definite: the connection was down before anything was
 sent, nobody listens, or an error number that is given before anything is stored. All else is indeterminate.
@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from tnats.client import Client, ClientError, ConnectOptions, NoResponders, Status, connect
-from tnats.harness import js_requests
-from tnats.harness.js_requests import ApiError
+from tnats.client.jetstream import AckPolicy, ApiError, Consumer, ConsumerConfig, JetStream
+from tnats.client.kv import BucketConfig, KeyDeleted, KeyExists, KeyNotFound, KeyValue
+from tnats.client.kv.config import to_stream
 from tnats.harness.workloads.access import Acknowledged, Delivered, Indeterminate, Refused
-from tnats.harness.workloads.register import DELETED
 from tnats.runtime.api import Runtime
 
 STREAM = "jepsen-stream"
@@ -38,11 +38,12 @@ DEFINITE_ERRORS = {
     10059: "stream not found",
     10060: "expected stream does not match",
     10070: "wrong last message id",
-    js_requests.WRONG_LAST_SEQUENCE: "wrong last sequence",
+    10071: "wrong last sequence",
     10164: "wrong last sequence",
+    10047: "no room in the store",
+    10167: "too many requests",
 }
-CREATE_TRIES_MAX = 10
-CONFLICTS = (js_requests.WRONG_LAST_SEQUENCE, 10164)
+CONFLICTS = (10071, 10164)
 
 CONNECT_OPTIONS: ConnectOptions = {
     "name": "jepsen",
@@ -77,6 +78,8 @@ def outcome(client: Client) -> Iterator[None]:
         yield
     except NoResponders:
         raise Refused("no responders") from None
+    except KeyExists as exc:
+        raise Refused(str(exc), is_conflict=True) from None
     except ApiError as exc:
         if exc.err_code in DEFINITE_ERRORS:
             raise Refused(str(exc), is_conflict=exc.err_code in CONFLICTS) from None
@@ -90,71 +93,60 @@ class JetStreamLog:
 
     def __init__(self, client: Client, node: str, timeout_s: float) -> None:
         self.node = node
-        self._client = client
-        self._timeout_s = timeout_s
-        self._consumer: str | None = None
+        self._js = JetStream(client, timeout_s=timeout_s)
+        self._consumer: Consumer | None = None
 
     async def publish(self, value: str) -> Acknowledged:
-        with outcome(self._client):
-            ack = await js_requests.publish(self._client, SUBJECT, encode(value), timeout_s=self._timeout_s)
+        with outcome(self._js.client):
+            ack = await self._js.publish(SUBJECT, encode(value), retries=0)
         return Acknowledged(ack.stream, ack.seq, ack.duplicate)
 
     async def fetch(self, count: int) -> list[Delivered]:
-        with outcome(self._client):
+        with outcome(self._js.client):
             if self._consumer is None:
-                self._consumer = await js_requests.create_ephemeral_consumer(
-                    self._client, STREAM, SUBJECT, self._timeout_s
-                )
-            messages = await js_requests.fetch(self._client, STREAM, self._consumer, count, self._timeout_s)
-        return [Delivered(seq, decode(data)) for seq, data in messages]
+                config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, filter_subject=SUBJECT, max_ack_pending=-1)
+                self._consumer = await self._js.stream(STREAM).create_consumer(config)
+            messages = await self._consumer.fetch(count, no_wait=True)
+            for message in messages:
+                await message.ack()
+        return [Delivered(message.metadata.stream_sequence, decode(message.data)) for message in messages]
 
 
 class JetStreamRegister:
     """`RegisterAccess` on one connection (ADR-8, "JetStream based Key-Value Stores")."""
 
-    def __init__(self, client: Client, node: str, timeout_s: float) -> None:
+    def __init__(self, client: Client, node: str, timeout_s: float, bucket: str = BUCKET) -> None:
         self.node = node
-        self._client = client
-        self._timeout_s = timeout_s
-
-    async def _write(self, key: str, data: bytes, headers: dict[str, str]) -> int:
-        with outcome(self._client):
-            ack = await js_requests.publish(
-                self._client, f"$KV.{BUCKET}.{key}", data, headers=headers, timeout_s=self._timeout_s
-            )
-        return ack.seq
+        self._js = JetStream(client, timeout_s=timeout_s)
+        self.kv = KeyValue(self._js, bucket, to_stream(BucketConfig(bucket)))
 
     async def put(self, key: str, value: str) -> int:
-        return await self._write(key, encode(value), {})
+        with outcome(self._js.client):
+            return await self.kv.put(key, encode(value))
 
     async def create(self, key: str, value: str) -> int:
-        """As clients do it: expect no message at all; if there is one and it is a marker, expect that."""
-        revision = 0
-        for _ in range(CREATE_TRIES_MAX):
-            try:
-                return await self.update(key, value, revision)
-            except Refused as exc:
-                if not exc.is_conflict:
-                    raise
-                found, revision = await self.get(key, direct=False)
-                if found is not None and not found.startswith(DELETED):
-                    raise
-        raise Refused("the key was deleted anew at every try")
+        with outcome(self._js.client):
+            return await self.kv.create(key, encode(value))
 
     async def update(self, key: str, value: str, revision: int) -> int:
-        return await self._write(key, encode(value), {"Nats-Expected-Last-Subject-Sequence": str(revision)})
+        with outcome(self._js.client):
+            return await self.kv.update(key, encode(value), revision)
 
     async def delete(self, key: str, marker: str) -> int:
-        return await self._write(key, encode(marker), {"KV-Operation": "DEL"})
+        """A mark as clients leave it, but with a body, so that it can be told from every other."""
+        with outcome(self._js.client):
+            subject, headers = f"$KV.{self.kv.bucket}.{key}", {"KV-Operation": "DEL"}
+            return (await self._js.publish(subject, encode(marker), headers=headers, retries=0)).seq
 
     async def get(self, key: str, *, direct: bool) -> tuple[str | None, int]:
-        get = js_requests.direct_get if direct else js_requests.leader_get
-        query = {"last_by_subj": f"$KV.{BUCKET}.{key}"}
-        with outcome(self._client):
-            found = await get(self._client, f"KV_{BUCKET}", query, self._timeout_s)
-        if found is None:
-            return None, 0
-        return decode(found.data), found.seq
+        with outcome(self._js.client):
+            try:
+                entry = await self.kv.get(key, from_leader=not direct)
+            except KeyDeleted as exc:
+                entry = exc.entry
+            except KeyNotFound:
+                return None, 0
+        return decode(entry.value), entry.revision
 
 
 @asynccontextmanager

@@ -1,0 +1,159 @@
+"""C13, with C1 and C3: a stream holds what was acknowledged, but for what was removed, and nothing else.
+
+Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a limit of the
+stream (`Limits`) justifies its absence; what was removed with an acknowledgement stays away; what is served was
+published, on its subject, and not refused. With a sync interval, what was acknowledged within it before a power loss
+may be gone if the server names it lost. Cost: O(n log n). Source: the contract's K1 to K6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from tnats.harness.checkers.evidence import Evidence, Replica, Result, result
+from tnats.harness.history import Operation
+
+
+@attrs.frozen
+class Limits:
+    """What a stream removes by itself, and what a lazy one may lose."""
+
+    per_subject_max: int = 0
+    messages_max: int = 0
+    age_max_ns: int = 0
+    age_slack_ns: int = 0
+    """How far clocks may have been off."""
+    lazy_ns: int = 0
+    power_losses_ns: tuple[int, ...] = ()
+    """When power failed, in the history's time."""
+
+
+def check(evidence: Evidence, limits: Limits | None = None) -> Result:
+    return result(
+        "C13", "what was acknowledged is there, what was removed is not", faults(evidence, limits or Limits())
+    )
+
+
+def doomed(evidence: Evidence) -> set[int]:
+    """Sequences whose removal somebody asked for, with whatever result."""
+    found: set[int] = set()
+    for operation in evidence.history.operations("remove", "purge"):
+        if operation.is_failed:
+            continue
+        found.update([operation.value] if operation.f == "remove" else range(1, operation.value))
+    return found
+
+
+def removed(evidence: Evidence) -> Mapping[int, Operation]:
+    """Sequences whose removal was acknowledged."""
+    found: dict[int, Operation] = {}
+    for operation in evidence.history.operations("remove", "purge"):
+        if operation.is_ok:
+            seqs = [operation.value] if operation.f == "remove" else range(1, operation.value)
+            found.update(dict.fromkeys(seqs, operation))
+    return found
+
+
+def faults(evidence: Evidence, limits: Limits) -> Iterator[str]:
+    for replica in [*evidence.replicas, *evidence.restarted]:
+        if replica.failure:
+            yield f"{replica.node}: {replica.failure}"
+            continue
+        yield from strangers(evidence, replica)
+        yield from risen(evidence, replica)
+        yield from missing(evidence, replica, limits)
+        yield from beyond(replica, limits)
+
+
+def strangers(evidence: Evidence, replica: Replica) -> Iterator[str]:
+    attempts: dict[str, list[Operation]] = {}
+    for operation in evidence.history.operations("publish"):
+        attempts.setdefault(operation.value, []).append(operation)
+    for operation in evidence.history.operations("batch"):
+        for value in operation.value:
+            attempts.setdefault(value, []).append(operation)
+    for seq, stored in replica.messages.items():
+        own = attempts.get(stored.value)
+        if own is None:
+            yield f"{replica.node} holds {stored.value!r} at {seq}, which nobody published"
+        elif all(operation.is_failed for operation in own):
+            yield f"{replica.node} holds {stored.value} at {seq}, which was refused"
+        elif own[0].f == "publish" and stored.subject != own[0].invoke.extra["subject"]:
+            subject = own[0].invoke.extra["subject"]
+            yield f"{replica.node} holds {stored.value} on {stored.subject}, published on {subject}"
+
+
+def risen(evidence: Evidence, replica: Replica) -> Iterator[str]:
+    for seq, operation in removed(evidence).items():
+        stored = replica.messages.get(seq)
+        if stored is not None:
+            yield f"{replica.node} holds {stored.value} at {seq}, whose removal was acknowledged ({operation.f})"
+
+
+def missing(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[str]:
+    gone = doomed(evidence)
+    rank = ranks(evidence, replica)
+    for operation in evidence.acked():
+        seq = operation.told("seq")
+        stored = replica.messages.get(seq)
+        if stored is not None and stored.value == operation.value:
+            continue
+        if stored is not None:
+            yield f"{operation.value} was acknowledged at {seq}; {replica.node} holds {stored.value} there"
+        elif (
+            seq not in gone
+            and not is_limited(operation, evidence, limits, rank)
+            and not is_lost(operation, replica, limits)
+        ):
+            yield f"{operation.value} was acknowledged at {seq}; {replica.node} holds nothing there"
+
+
+def ranks(evidence: Evidence, replica: Replica) -> dict[int, tuple[int, int]]:
+    """Sequence: how many messages are known to have come behind it, on its subject and in the stream."""
+    subjects = {seq: stored.subject for seq, stored in replica.messages.items()}
+    for operation in evidence.acked():
+        subjects.setdefault(operation.told("seq"), operation.invoke.extra["subject"])
+    behind: dict[str, int] = {}
+    found: dict[int, tuple[int, int]] = {}
+    for count, seq in enumerate(sorted(subjects, reverse=True)):
+        found[seq] = behind.get(subjects[seq], 0), count
+        behind[subjects[seq]] = found[seq][0] + 1
+    return found
+
+
+def is_limited(operation: Operation, evidence: Evidence, limits: Limits, rank: dict[int, tuple[int, int]]) -> bool:
+    """Whether a limit explains that an acknowledged message is gone. Messages that came and went unseen may count, so
+    a limit of numbers is taken to explain what is at the edge of what is known.
+    """
+    on_subject, in_stream = rank[operation.told("seq")]
+    unknown = sum(1 for other in evidence.history.operations("publish") if other.end is None)
+    if limits.per_subject_max and on_subject + unknown >= limits.per_subject_max:
+        return True
+    if limits.messages_max and in_stream + unknown >= limits.messages_max:
+        return True
+    if limits.age_max_ns:
+        age_ns = evidence.history.events[-1].time_ns - operation.invoke.time_ns
+        return age_ns + limits.age_slack_ns >= limits.age_max_ns
+    return False
+
+
+def is_lost(operation: Operation, replica: Replica, limits: Limits) -> bool:
+    """Whether a sync interval explains it, and the server says so."""
+    assert operation.end is not None
+    acked_ns = operation.end.time_ns
+    inside = any(0 <= lost_ns - acked_ns <= limits.lazy_ns for lost_ns in limits.power_losses_ns)
+    return inside and replica.is_named_lost(operation.told("seq"))
+
+
+def beyond(replica: Replica, limits: Limits) -> Iterator[str]:
+    """More than the limits allow."""
+    counts: dict[str, int] = {}
+    for stored in replica.messages.values():
+        counts[stored.subject] = counts.get(stored.subject, 0) + 1
+    for subject, count in counts.items():
+        if limits.per_subject_max and count > limits.per_subject_max:
+            yield f"{replica.node} holds {count} messages on {subject}; {limits.per_subject_max} are allowed"
+    if limits.messages_max and len(replica.messages) > limits.messages_max:
+        yield f"{replica.node} holds {len(replica.messages)} messages; {limits.messages_max} are allowed"

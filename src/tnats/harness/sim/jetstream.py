@@ -1,0 +1,407 @@
+"""What all drills of JetStream have in common: the server of `tnats serve` with its store, and clients that use it.
+
+Theory of operation
+-------------------
+* The server runs in the tiny profile: parts of the journal and segment files are so small that a run fills several.
+* A *worker* is a client on a machine of its own (`jetstream_worker`); what it does and hears is a history, the same as
+  a run against a real server writes, judged by the same checkers.
+* A server that ended by itself, because its disk failed while it started, is started again, as an operator's supervisor
+  would.
+* After the faults all content is read; then power fails, the server starts, and it is read again: `readings`.
+* At some acknowledgements (`what_if` of a thousand) the disk is cloned, crashed by a drawn policy, and served by a
+  second server on the side (C30): `readings_then`, each with the history up to that moment.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+import tnats.server.jetstream  # noqa: F401 - nothing is imported inside a simulation
+from tnats.client import Client, ClientError, connect
+from tnats.client.jetstream import JetStream, StreamConfig
+from tnats.errors import TnatsError
+from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.faults import Fault
+from tnats.harness.history import History, Recorder
+from tnats.harness.scenario import Violation
+from tnats.harness.sim.clean import log_violations
+from tnats.harness.sim.drill import MILLISECOND_NS, Drill
+from tnats.harness.sim.jetstream_reading import read_stream, store_content
+from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
+from tnats.harness.sim.plan import Operation, Plan
+from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_anchor
+from tnats.jetstream import service
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import Runtime
+from tnats.runtime.sim.chance import stream as chance_stream
+from tnats.runtime.sim.disk_image import CrashPolicy
+from tnats.runtime.sim.node import Node as Machine
+from tnats.runtime.sim.world import World
+from tnats.server.compose import build
+from tnats.server.config.jetstream import JetStreamOptions
+from tnats.server.config.options import Options
+from tnats.server.node import Node
+from tnats.storage.journal import JournalOptions
+from tnats.storage.store import StoreOptions
+from tnats.storage.stream_log import StreamLogOptions
+
+SERVER = "server"
+READER = "reader"
+STORE = "/data/jetstream"
+URL = "nats://server:4222"
+PART_BYTES, SEGMENT_BYTES = 32 * 1024, 16 * 1024
+"""The tiny profile."""
+LOST = re.compile(r"lost stream/\d+/\$G/(\S+) (\d+)(?:-(\d+))? ")
+"""What the log says of sequences whose messages did not outlive a power loss."""
+LOOK_NS = SECOND_NS // 5
+SYNC_INTERVAL_NS = 2 * SECOND_NS
+
+NETWORK_KINDS = ("N_PART", "N_ASYM", "N_REJECT", "N_DELAY", "N_RESET", "N_DROPCONN", "N_HALFOPEN", "N_CLOG", "N_CHUNK")
+PROCESS_KINDS = ("P_KILL", "P_TERM", "P_PAUSE", "P_SLOWCPU", "O_LAMEDUCK")
+CLOCK_KINDS = ("T_JUMP", "T_DRIFT")
+DISK_KINDS = ("D_POWER", "D_FSYNC_EIO", "D_WRITE_EIO", "D_ENOSPC", "D_EMFILE", "D_SLOW")
+FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_READ_EIO")
+"""After these a store may have stopped for good until the next start."""
+
+
+@contextmanager
+def tiny_profile() -> Iterator[None]:
+    """Small files inside the block, so that rolling, releasing and compacting happen within a run."""
+
+    def sized(journal: JournalOptions, **others: Any) -> StoreOptions:
+        small = attrs.evolve(journal, part_bytes=PART_BYTES)
+        return StoreOptions(small, StreamLogOptions(segment_bytes=SEGMENT_BYTES), **others)
+
+    service.StoreOptions = sized  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    finally:
+        service.StoreOptions = StoreOptions  # type: ignore[attr-defined]
+
+
+class JetStreamDrill(Drill):
+    """See the module. A subclass says what the streams are, what workers do, and how that is judged."""
+
+    kinds: ClassVar[tuple[str, ...]] = (*NETWORK_KINDS, *PROCESS_KINDS, *CLOCK_KINDS, *DISK_KINDS)
+    probes: ClassVar[tuple[str, ...]] = (*kinds, "a crash was tried on a copy of the disk")
+    calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "what_if": 0, "sync": "always"}
+    CLIENTS: ClassVar[tuple[int, ...]] = (2, 3)
+    OPERATIONS: ClassVar[tuple[int, int]] = (25, 70)
+    DURATIONS_MS: ClassVar[tuple[int, ...]] = (2000, 4000, 8000)
+    SYNCS: ClassVar[tuple[str, ...]] = ("always",)
+    worker_kind: ClassVar[type[Worker]] = Worker
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        super().__init__(plan)
+        self.workers: dict[str, Worker] = {}
+        self.healed = trio.Event()
+        self.recorder: Recorder
+        self.readings: list[Replica] = []
+        self.readings_then: list[tuple[int, Replica]] = []
+        """(events of the history until then, what a power loss at that moment would have left)"""
+        self.power_losses_ns: list[int] = []
+        self.servers: list[Node] = []
+        self._world: World
+        self._start_ns = 0
+        self._rng: random.Random
+        self._proved: dict[str, None] = {}
+        self._proved_all = trio.Event()
+        self._live_failure: Violation | None = None
+
+    # ------------------------------------------------------------------ the plan
+
+    @classmethod
+    def draw(cls, seed: int) -> Plan:
+        rng = cls.rng(seed)
+        count = rng.choice(cls.CLIENTS)
+        parameters: dict[str, int | str] = {
+            "clients": count,
+            "duration_ms": rng.choice(cls.DURATIONS_MS),
+            "policy": rng.choice(("random", "random", "random", "priority", "fifo")),
+            "buggify": rng.choice((0, 1)),
+            "what_if": rng.choice((0, 30, 60)),
+            "sync": rng.choice(cls.SYNCS),
+            "budget": "B1",
+            **cls.draw_parameters(rng),
+        }
+        duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
+        names = [f"c{number}" for number in range(1, count + 1)]
+        scene = Scene(names, [SERVER], duration_ns, files=("any", "wal", "block"))
+        faults = draw_faults(rng, scene, cls.kinds, telling_anchor)
+        operations = []
+        for _ in range(rng.randint(*cls.OPERATIONS)):
+            at_ns, name = milliseconds(rng.random() * duration_ns), rng.choice(names)
+            verb, arguments = cls.draw_operation(rng, parameters)
+            operations.append(Operation(at_ns, name, verb, {key: str(value) for key, value in arguments.items()}))
+        operations.sort(key=lambda operation: operation.at_ns)
+        return Plan(cls.name(), seed, parameters, faults, tuple(operations))
+
+    @classmethod
+    def draw_parameters(cls, rng: random.Random) -> dict[str, int | str]:
+        """Further parameters of a plan."""
+        return {}
+
+    @classmethod
+    def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
+        """One operation: its verb and arguments."""
+        raise AssertionError("a drill of JetStream draws its operations")
+
+    def streams(self) -> Sequence[StreamConfig]:
+        """The streams that the run begins with."""
+        return ()
+
+    async def furnish(self, js: JetStream) -> None:
+        """Make whatever else the run begins with."""
+
+    # ------------------------------------------------------------------ the server
+
+    def profile(self) -> Any:
+        return tiny_profile()
+
+    def lasting(self, world: World) -> list[Machine]:
+        return [world.nodes[SERVER], *(world.nodes[name] for name in self.workers)]
+
+    def options(self) -> Options:
+        """The server's configuration: times are scaled down with the clients'."""
+        interval = (SYNC_INTERVAL_NS, False) if self.plan.word("sync") == "lazy" else (0, True)
+        options = Options(jetstream=JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=interval))
+        options.host, options.port = "0.0.0.0", 4222
+        options.ping_interval_ns = 2 * SECOND_NS
+        options.write_deadline_ns = 2 * SECOND_NS
+        options.lame_duck_duration_ns, options.lame_duck_grace_period_ns = 3 * SECOND_NS, SECOND_NS
+        return options
+
+    async def serve(self, runtime: Runtime) -> None:
+        """The server machine's main function."""
+        try:
+            node = build(runtime, self.options(), read_options=self.options)
+            self.servers.append(node)
+            await node.run()
+        except* TnatsError as group:
+            self.recording.note(SERVER, "failure", str(group.exceptions[0]))
+            self.recording.probe("the server ended because its disk or network failed")
+
+    async def keep_up(self, world: World) -> None:
+        """Start the server again whenever it ended by itself."""
+        machine = world.nodes[SERVER]
+        while True:
+            await world.sleep_ns(LOOK_NS)
+            if not machine.running and not self.stage.is_held(machine):
+                self.stage.start(machine)
+
+    # ------------------------------------------------------------------ phases
+
+    async def prepare(self, world: World) -> None:
+        self._world = world
+        self._rng = chance_stream(world.seed, "what if")
+        machine = world.node(SERVER)
+        self.recording.note(SERVER, "start", "starts")
+        machine.start(self.serve)
+        names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
+        self.recorder = Recorder(world.now_ns, len(names))
+        await self.as_reader(self._furnish)
+        self._start_ns = world.now_ns()
+        for number, name in enumerate(names):
+            own = [operation for operation in self.plan.operations if operation.actor == name]
+            self.workers[name] = self.worker_kind(self, name, number, own)
+            self.recording.note(name, "start", "starts")
+            world.node(name).start(self.workers[name].run)
+
+    def struck(self, fault: Fault) -> None:
+        self.recorder.nemesis(fault.kind, str(fault))
+        if fault.kind == "D_POWER":
+            self.power_losses_ns.append(self.recorder.time_ns())
+
+    async def _furnish(self, js: JetStream) -> None:
+        for config in self.streams():
+            await js.create_stream(config)
+        await self.furnish(js)
+
+    async def as_reader(self, action: Any) -> None:
+        """Carry out `action(js)` on a machine of its own, again and again until it succeeds."""
+        world = self._world
+        machine = world.nodes.get(READER) or world.node(READER)
+
+        async def main(runtime: Runtime) -> None:
+            while True:
+                try:
+                    async with connected(runtime, READER) as client:
+                        await action(JetStream(client, timeout_s=OPERATION_S))
+                        return
+                except* ClientError as group:
+                    self.recording.note(READER, "failure", str(group.exceptions[0]))
+                await runtime.clock.sleep_ns(LOOK_NS)
+
+        machine.start(main)
+        await machine.wait_ended()
+
+    async def act(self, world: World) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.keep_up, world, name="supervisor")
+            await super().act(world)
+            nursery.cancel_scope.cancel()
+
+    async def wait_until(self, time_ns: int) -> None:
+        """Wait for a time of the safety phase."""
+        await self._world.sleep_ns(max(0, self._start_ns + time_ns - self._world.now_ns()))
+
+    async def wait_ns(self, duration_ns: int) -> None:
+        """Wait in virtual time."""
+        await self._world.sleep_ns(duration_ns)
+
+    async def prove(self, world: World) -> None:
+        """Every worker gets its work done; then everything is read, power fails, and it is read once more."""
+        machine = world.nodes[SERVER]
+        if any(kind in self.ledger.kinds for kind in FATAL_KINDS):
+            machine.kill()
+            await machine.wait_ended()
+            self.stage.start(machine)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.keep_up, world, name="supervisor")
+            self.healed.set()
+            await self._proved_all.wait()
+            nursery.cancel_scope.cancel()
+        if self._live_failure is not None:
+            raise self._live_failure
+        await self.read("at rest")
+        if self.plan.word("sync") == "always":
+            machine.power_loss(CrashPolicy.STRICT)
+            self.recording.note(SERVER, "power", "power is cut once more")
+        else:
+            machine.kill()
+        await machine.wait_ended()
+        self.stage.start(machine)
+        await self.read("after one more start")
+
+    async def read(self, when: str) -> None:
+        """Read all streams, into `readings`."""
+        for config in self.streams():
+            found: list[Replica] = []
+
+            async def read(js: JetStream, name: str = config.name, found: list[Replica] = found) -> None:
+                found[:] = [await read_stream(js, name, f"{name} {when}")]
+
+            await self.as_reader(read)
+            self.readings += found
+
+    def has_proved(self, name: str) -> None:
+        """A worker got everything done after the faults."""
+        self._proved[name] = None
+        if len(self._proved) == len(self.workers):
+            self._proved_all.set()
+
+    def fail_live(self, text: str) -> None:
+        """Something did not work after the faults."""
+        if self._live_failure is None:
+            self._live_failure = Violation(text, rule="LIVE work", note_index=len(self.recording.notes) - 1)
+        self._proved_all.set()
+
+    def unproved(self) -> str:
+        waiting = [f"{worker.name} is {worker.state}" for worker in self.workers.values() if worker.state != "done"]
+        return "; ".join(waiting[:5])
+
+    # ------------------------------------------------------------------ what if
+
+    async def acked(self) -> None:
+        """A worker got an acknowledgement; now and then: what would be there if the power failed now?"""
+        self.nemesis.acked()
+        if (
+            self.healed.is_set()
+            or self.plan.word("sync") == "lazy"
+            or self._rng.random() * 1000 >= self.plan.number("what_if")
+        ):
+            return
+        self.recording.probe("a crash was tried on a copy of the disk")
+        event_count = len(self.recorder.history.events)
+        image = self._world.nodes[SERVER].drive.image.clone()
+        machine = self._world.node(f"side{len(self.readings_then) + 1}")
+        image.crash(self._rng.choice(list(CrashPolicy)), machine.drive.rng)
+        machine.drive.image = image
+        when = f"after a power loss at {self._world.now_ns() / SECOND_NS:.6f} s"
+        await self._look_aside(machine, event_count, when)
+
+    async def _look_aside(self, machine: Machine, event_count: int, when: str) -> None:
+        """Start a server on a machine that nobody talks to, and read its store."""
+        is_read = trio.Event()
+
+        async def serve(runtime: Runtime) -> None:
+            node = build(runtime, self.options())
+            async with trio.open_nursery() as nursery:
+                await nursery.start(node.run)
+                assert node.jetstream is not None
+                for config in self.streams():
+                    found = await store_content(node.jetstream, config.name, f"{config.name} {when}")
+                    self.readings_then.append((event_count, found))
+                await self.look_further(node, event_count, when)
+                is_read.set()
+                nursery.cancel_scope.cancel()
+
+        machine.start(serve)
+        await is_read.wait()
+        machine.kill()
+
+    async def look_further(self, node: Node, event_count: int, when: str) -> None:
+        """Look at more than the streams' messages."""
+
+    # ------------------------------------------------------------------ the verdict
+
+    def evidence(self) -> Iterator[Evidence]:
+        """What checkers look at: the history with all readings, and what was known at each look aside."""
+        history = self.recorder.history
+        for place, config in enumerate(self.streams()):
+            own = self.readings[place :: len(self.streams())]
+            for replica in own:
+                replica.named_lost += tuple(self.told_lost(config.name))
+            yield Evidence(of_stream(history, config.name), own[:1], own[1:])
+        for event_count, replica in self.readings_then:
+            stream = replica.node.partition(" ")[0]
+            yield Evidence(of_stream(History(history.events[:event_count]), stream), [replica])
+
+    def told_lost(self, stream: str) -> list[tuple[int, int]]:
+        """The ranges of sequences that the server named as lost at some start; it need not do so for ever."""
+        lines = [line for _, line in self._world.nodes[SERVER].log_lines]
+        found = [match for line in lines for match in LOST.finditer(line)]
+        return [(int(match[2]), int(match[3] or match[2])) for match in found if match[1] == stream]
+
+    def results(self, evidence: Evidence) -> Iterator[Result]:
+        """What the checkers say of one evidence."""
+        yield from ()
+
+    def judge(self, world: World) -> Iterator[Violation]:
+        if not any(kind in self.ledger.kinds for kind in FATAL_KINDS):  # a start that its disk refuses is fatal
+            yield from log_violations(world.nodes[SERVER])
+        for evidence in self.evidence():
+            for result in self.results(evidence):
+                if result.verdict == "violated":
+                    more = result.figures["violations"] - 1
+                    text = result.texts[0] + (f" (and {more} more)" if more else "")
+                    yield Violation(text, rule=f"{result.checker} {result.title}")
+        if not world.nodes[SERVER].running:
+            yield Violation("the server ended by itself", rule="C34 ended")
+
+
+def of_stream(history: History, stream: str) -> History:
+    """The events that concern one stream, or all."""
+    return History(event for event in history.events if event.extra.get("stream", stream) == stream)
+
+
+@asynccontextmanager
+async def connected(runtime: Runtime, name: str) -> AsyncIterator[Client]:
+    """A client of the server that notices soon when its connection is dead, and never gives up."""
+    async with connect(
+        URL,
+        runtime=runtime,
+        name=name,
+        discover_servers=False,
+        ping_interval_s=1.0,
+        reconnect_wait_max_s=0.5,
+        reconnect_attempts_max=None,
+    ) as client:
+        yield client
