@@ -31,7 +31,6 @@ from tests.conformance.consumer_talk import (
 )
 from tests.conformance.jetstream_talk import Servers, Talk, both_servers, side_by_side
 
-
 pytestmark = pytest.mark.slow
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 RETRY_NS = 2 * SECOND_NS
 """How long an intake rests when its origin is not there, or its stream could not store."""
 
-NOT_TAKEN = (STREAM_SOURCE + b":", b"Nats-Expected-", b"Nats-Batch-")
+NOT_TAKEN = (b"Nats-Expected-", b"Nats-Batch-")
 """Headers that meant something to the origin alone."""
 
 
@@ -176,8 +176,7 @@ class Intake:
         messages = []
         for one in stored:
             subject, headers, payload = self._changed(one)
-            for prefix in NOT_TAKEN:
-                headers = remove_headers_with_prefix(headers, prefix)
+            headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
             if not self._stream.config.allow_rollup_hdrs:
                 headers = remove_headers_with_prefix(headers, ROLLUP + b":")
             place = b"%b %d %b %b" % (self._name, one.sequence, self._label, one.subject)
@@ -186,6 +185,8 @@ class Intake:
 
     def _changed(self, stored: Stored) -> Message:
         subject, headers, payload = content(stored)
+        for prefix in NOT_TAKEN:
+            headers = remove_headers_with_prefix(headers, prefix)
         draw: Draw = self._stream.host.draw
         for rule in self._rules:
             if rule.transform is not None and rule.transform.matches(subject):
