@@ -10,7 +10,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-HOT = ["tnats.broker.hot", "tnats.storage.hot"]
+HOT = ["tnats.broker.hot", "tnats.storage.hot", "tnats.jetstream.consumer.hot"]
 
 wanted = os.environ.get("TNATS_BUILD_SPEEDUPS", "auto")
 

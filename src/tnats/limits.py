@@ -356,9 +356,6 @@ RESTORE_CONSUMERS_MAX = 100_000
 
 # ------------------------------------------------------------------ jetstream: services
 
-SHOWN_PLANS_MAX = 1024
-"""Ways to a subscriber that one internal client remembers, by target and shown subject."""
-
 STREAM_UNWRITTEN_BYTES_MAX = 8 * MIB
 """Stored messages of one stream that wait in memory for their segment file; they are in the journal already."""
 

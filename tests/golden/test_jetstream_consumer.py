@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.unit.jetstream.consumers import Rig, tell
+from tests.unit.jetstream.consumers import Rig, Sent, tell
 
 from tnats.jetstream.api.fields import decode, rows_of
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig
-from tnats.jetstream.consumer.effects import Delivery, Effects
+from tnats.jetstream.consumer.effects import Effects
 
 FOLDER = Path(__file__).parent / "jetstream"
 
@@ -34,12 +34,12 @@ class Talk:
         decoded = decode(ConsumerConfig, orjson.dumps(config))
         given = {name: getattr(decoded, name) for name, row in rows_of(ConsumerConfig) if row.key in config}
         self.rig = Rig(**given)
-        self.acks: dict[int, Delivery] = {}
+        self.acks: dict[int, Sent] = {}
         self.told: list[str] = []
 
     def hear(self, effects: Effects) -> None:
-        for send in effects.sends:
-            if isinstance(send, Delivery):
+        for send in self.rig.sends_of(effects):
+            if isinstance(send, Sent):
                 self.acks[send.seq] = send
                 place = parse_subject(send.ack_reply)
                 assert place is not None

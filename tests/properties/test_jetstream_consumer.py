@@ -6,12 +6,12 @@ import attrs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.jetstream.consumers import Rig
+from tests.unit.jetstream.consumers import Rig, Sent
 from tests.unit.jetstream.stores import SECOND
 
 from tnats.jetstream.consumer.acks import parse_subject
 from tnats.jetstream.consumer.config import AckPolicy
-from tnats.jetstream.consumer.effects import Delivery, Effects
+from tnats.jetstream.consumer.effects import Effects
 
 ACK_WAIT_S = 10
 SUBJECTS = ("s.a", "s.b", "t.a")
@@ -28,7 +28,7 @@ class Known:
     is_removed: bool = False
     sent_ns: int = 0
     free_from_ns: int = 0
-    last: Delivery | None = None
+    last: Sent | None = None
 
 
 class ConsumerAgainstModel(RuleBasedStateMachine):
@@ -174,11 +174,11 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
     def hear(self) -> None:
         """Check what was delivered since the last time."""
         for send in self.rig.sent:
-            if isinstance(send, Delivery):
+            if isinstance(send, Sent):
                 self.check_delivery(send)
         self.rig.sent.clear()
 
-    def check_delivery(self, delivery: Delivery) -> None:
+    def check_delivery(self, delivery: Sent) -> None:
         one = self.known[delivery.seq]
         place = parse_subject(delivery.ack_reply)
         assert place is not None

@@ -91,6 +91,10 @@ class _Patterns:
             return True
         return any(is_subset(pattern, outer) for outer in self._wild)
 
+    def overlap(self, pattern: bytes) -> bool:
+        """Whether one of these shares a subject with `pattern`."""
+        return any(subjects_overlap(pattern, one) for one in (*self._literal, *self._wild))
+
 
 class _Groups:
     """Subscribe entries: for all subscriptions (`plain`), or for one queue group each (`queues`)."""
@@ -151,6 +155,12 @@ class Rules:
         if self._publish_allow is not None and not self._publish_allow.match(subject):
             return False
         return self._publish_deny is None or not self._publish_deny.match(subject)
+
+    def may_publish_all(self, pattern: bytes) -> bool:
+        """Whether `may_publish` says yes to every subject that `pattern` matches."""
+        if self._publish_allow is not None and not self._publish_allow.contain(pattern):
+            return False
+        return self._publish_deny is None or not self._publish_deny.overlap(pattern)
 
     def may_subscribe(self, pattern: bytes, queue: bytes | None = None) -> bool:
         """Whether SUB `pattern` [`queue`] is accepted; ask `needs_delivery_check` next."""

@@ -5,21 +5,24 @@ An account is a subject space of its own. Shared tables change only in the synch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
-from tnats.broker.hot import Plan, Subscription
+from tnats.broker.hot import Funnel, Plan, Subscription
 from tnats.broker.plan import NOWHERE, PlanTable, special_plan
+from tnats.errors import ensure
 from tnats.subjects.draw import Draw
 from tnats.subjects.mappings import Mapping, find_mapping
 from tnats.subjects.sublist import Sublist
-from tnats.subjects.tokens import has_wildcard
+from tnats.subjects.tokens import has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
     from tnats.broker.connection import Connection
     from tnats.broker.ports import InterestObserver
+
+WILDCARDS = b"*>"
 
 
 @attrs.define
@@ -46,6 +49,8 @@ class Account:
         self.sublist: Sublist[Subscription] = Sublist(cache_entries_max=0)  # the plans are the cache
         self.plans = PlanTable(self.sublist)
         self._mappings: Sequence[Mapping] = ()
+        self.funnel: Funnel | None = None
+        """Where what clients publish under one prefix is gathered without plans, while nobody else gets it."""
         self.clients: dict[int, Connection] = {}
         """Logged-in client connections by cid."""
         self.closed_traffic = Traffic()
@@ -62,15 +67,48 @@ class Account:
     @mappings.setter
     def mappings(self, mappings: Sequence[Mapping]) -> None:
         self._mappings = mappings
-        self.plans.known.clear()
         self.plans.makes_families = not mappings
+        self._forget_plans()
+
+    def _forget_plans(self) -> None:
+        self.plans.known.clear()
         for client in self.clients.values():
             client.forget_plans()
+
+    def open_funnel(self, funnel: Funnel) -> None:
+        """Gather what comes under the funnel's prefix there; its owner subscribes to the same pattern next."""
+        ensure(self.funnel is None, f"account {self.name} has a funnel")
+        self.funnel = funnel
+        funnel.rivals = len(self.sublist.overlapping(funnel.prefix + b">"))
+        self._forget_plans()
+
+    def close_funnel(self) -> None:
+        """Gather no more."""
+        self.funnel = None
+        self._forget_plans()
+
+    def funnel_for(self, may_publish: Callable[[bytes], bool]) -> Funnel | None:
+        """The funnel, for a client who may publish everything under its prefix and whose messages no mapping moves."""
+        if self.funnel is None:
+            return None
+        pattern = self.funnel.prefix + b">"
+        if any(subjects_overlap(mapping.source, pattern) for mapping in self._mappings):
+            return None
+        return self.funnel if may_publish(pattern) else None
+
+    def _count_rival(self, subscription: Subscription, step: int) -> None:
+        funnel = self.funnel
+        if funnel is None or subscription.inbox is funnel:
+            return
+        subject = subscription.subject
+        if subject[0] in (funnel.prefix[0], *WILDCARDS) and subjects_overlap(subject, funnel.prefix + b">"):
+            funnel.rivals += step
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription to a valid pattern."""
         self.sublist.insert(subscription)
         self._invalidate(subscription)
+        self._count_rival(subscription, 1)
         for observer in self.observers:
             observer.on_subscribed(subscription)
 
@@ -78,6 +116,7 @@ class Account:
         """Take a subscription out; nothing happens if it is not in."""
         if self.sublist.remove(subscription):
             self._invalidate(subscription)
+            self._count_rival(subscription, -1)
             for observer in self.observers:
                 observer.on_unsubscribed(subscription)
 

@@ -198,6 +198,12 @@ class Broker:
         """A client for a part of the server itself; see `tnats.broker.internal`."""
         return InternalClient(self.exchange, account, name, deliver, echo=echo)
 
+    def internal_funnel(
+        self, account: Account, name: str, prefix: bytes, deliver: Callable[[bytearray], None]
+    ) -> InternalClient:
+        """A client that gets everything under `prefix` ("name."), in bundles; an account can have one."""
+        return InternalClient(self.exchange, account, name, deliver, echo=False, prefix=prefix)
+
     # ------------------------------------------------------------------ changes while running
 
     def update_info(self, **changes: Any) -> None:

@@ -404,6 +404,7 @@ class Connection:
         """Permissions, account or its mappings have changed."""
         self.inbound.forget()
         self.inbound.known = None if self.identity.is_restricted else self.account.plans.known
+        self.inbound.funnel = self.account.funnel_for(self.identity.may_publish_all)
 
     def _finish_connect(self) -> None:
         """What CONNECT asks for, once it is admitted."""

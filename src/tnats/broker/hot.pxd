@@ -1,72 +1,17 @@
-# C types for hot.py, and the primitives of memory.py as C. No logic: that is in hot.py alone.
+# C types for hot.py. No logic: that is in hot.py alone.
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from libc.string cimport memchr, memcmp, memcpy
-
-
+from tnats.memory cimport (
+    allocate, append, append_word, begins, clear_stage, decimal, equal, find, find_last, new_stage, pin, word,
+)
 
 cdef Py_ssize_t BUFFERS_PER_WRITE_MAX, FAMILY_SUBJECTS_MAX, PLANS_MAX, READ_BYTES, SETTLE_ROUNDS_MAX
 cdef Py_ssize_t SMALL_STAGE_BYTES, SMALL_STAGES_KEPT_MAX, STAGE_BYTES, STAGES_KEPT_MAX
-cdef Py_ssize_t SLOW_WORK
+cdef Py_ssize_t SLOW_WORK, BUNDLE_HEAD_BYTES
 cdef int UPPER_C, UPPER_I, LOWER_C, TAB, LF, CR, SPACE
 cdef bytes PUB, HPUB
 cdef bytearray NO_STAGE
 cdef tuple RESERVED_REPLIES
-
-
-cdef inline const unsigned char *pin(bytearray buffer, Py_ssize_t end) noexcept:
-    return <const unsigned char *>PyByteArray_AS_STRING(buffer)
-
-
-cdef inline Py_ssize_t find(const unsigned char *data, int byte, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef const unsigned char *at = NULL
-    if end > start:
-        at = <const unsigned char *>memchr(data + start, byte, end - start)
-    return -1 if at == NULL else at - data
-
-
-cdef inline Py_ssize_t find_last(const unsigned char *data, int byte, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef Py_ssize_t at = end - 1
-    while at >= start and data[at] != byte:
-        at -= 1
-    return at if at >= start else -1
-
-
-cdef inline bint begins(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, const unsigned char *prefix, Py_ssize_t prefix_size
-) noexcept:
-    return start + prefix_size <= end and memcmp(data + start, prefix, prefix_size) == 0
-
-
-cdef inline Py_ssize_t decimal(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef Py_ssize_t number = 0
-    if end <= start or end - start > 9:
-        return -1
-    while start < end:
-        if data[start] < 48 or data[start] > 57:
-            return -1
-        number = number * 10 + data[start] - 48
-        start += 1
-    return number
-
-
-cdef inline bytearray new_stage(Py_ssize_t size):
-    return PyByteArray_FromStringAndSize(NULL, size)
-
-
-cdef inline void clear_stage(bytearray stage) noexcept:
-    pass
-
-
-cdef inline void append(
-    bytearray stage, Py_ssize_t used, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-) noexcept:
-    memcpy(PyByteArray_AS_STRING(stage) + used, data + start, end - start)
-
-
-cdef inline bytearray allocate(Py_ssize_t size):
-    return PyByteArray_FromStringAndSize(NULL, size)
 
 
 cdef class Exchange:
@@ -125,15 +70,40 @@ cdef class Message:
     cdef readonly Subscription subscription
 
 
-@cython.final
 cdef class Inbox:
     cdef public Exchange exchange
     cdef public Origin origin
     cdef public object deliver
     cdef public list batch
     cdef public long long msgs, bytes
+    cdef take(
+        self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop,
+        Subscription subscription
+    )
     @cython.locals(exchange=Exchange)
-    cdef add(self, Message message)
+    cdef announce(self)
+    cpdef drain(self)
+
+
+cdef class Funnel(Inbox):
+    cdef readonly bytes prefix
+    cdef readonly list extensions
+    cdef public Py_ssize_t rivals
+    cdef dict askers
+    cdef readonly dict asked
+    cdef bytearray stage
+    cdef Py_ssize_t used, capacity
+    cdef bint takes(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+    cdef take(
+        self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop,
+        Subscription subscription
+    )
+    @cython.locals(subject_size=Py_ssize_t, size=Py_ssize_t, used=Py_ssize_t, old=bytearray, stage=bytearray)
+    cdef put(
+        self, Origin origin, const unsigned char *names, Py_ssize_t subject_start, Py_ssize_t subject_end,
+        const unsigned char *data, Py_ssize_t start, Py_ssize_t stop
+    )
+    @cython.locals(bundle=bytearray, used=Py_ssize_t)
     cpdef drain(self)
 
 
@@ -172,8 +142,16 @@ cdef class Plan:
     cdef public bint kept
     cdef public list targets, groups
     cdef public object special
+    cdef public Plan shown
     @cython.locals(target=Target, group=list)
     cdef show(self, bytes subject)
+    @cython.locals(
+        data="const unsigned char *", end=Py_ssize_t, delivered=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
+        stop=Py_ssize_t, shown=Plan
+    )
+    cdef Py_ssize_t route_bundle(self, Origin origin, bytearray bundle) except -1
+    @cython.locals(twin=Plan, target=Target, group=list)
+    cdef Plan copy(self)
     cdef Py_ssize_t route(
         self, Origin origin, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
     ) except -1
@@ -205,6 +183,7 @@ cdef class Origin:
     cdef public bint echo, stalls
     cdef public Py_ssize_t reply_size, header_size, size
     cpdef Py_ssize_t publish(self, Plan plan, bytes reply, Py_ssize_t header_size, bytes data) except -1
+    cpdef Py_ssize_t publish_bundle(self, Plan plan, bytearray bundle) except -1
     cpdef Py_ssize_t route_bytes(self, Plan plan, bytes tail) except -1
     @cython.locals(end=Py_ssize_t)
     cdef Message message(
@@ -217,7 +196,8 @@ cdef class Origin:
 @cython.final
 cdef class Inbound(Origin):
     cdef public object read_into
-    cdef public bint closed, halted, deferred, locked, ceremony, no_responders, headers, reserved, fickle
+    cdef public bint closed, halted, deferred, locked, ceremony, no_responders, headers, reserved, fickle, unplanned
+    cdef public Funnel funnel
     cdef public bytes tail, line, irregular, subject, prefix
     cdef public bytearray body
     cdef public Plan plan
@@ -232,13 +212,13 @@ cdef class Inbound(Origin):
     @cython.locals(
         data="const unsigned char *", line=bytes, line_size=Py_ssize_t, plan=Plan, pos=Py_ssize_t,
         need=Py_ssize_t, first=Py_ssize_t, end_of_line=Py_ssize_t, publish=bint, size=Py_ssize_t, stop=Py_ssize_t,
-        start=Py_ssize_t, work=Py_ssize_t, work_max=Py_ssize_t, delivered=Py_ssize_t
+        start=Py_ssize_t, subject_start=Py_ssize_t, work=Py_ssize_t, work_max=Py_ssize_t, delivered=Py_ssize_t
     )
     cpdef feed(self, bytearray buffer, Py_ssize_t end)
     @cython.locals(body=bytearray)
     cdef keep(self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t need)
     @cython.locals(
-        rest=Py_ssize_t, headers=bint, end=Py_ssize_t, prefix_size=Py_ssize_t, space=Py_ssize_t
+        rest=Py_ssize_t, headers=bint, end=Py_ssize_t, prefix_size=Py_ssize_t, space=Py_ssize_t, funnel=Funnel
     )
     cdef bint read_line(self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t end_of_line) except -1
     @cython.locals(last=Py_ssize_t)

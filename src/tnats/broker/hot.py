@@ -24,6 +24,9 @@ sid ") and one range of the read buffer. Below VIEW_BYTES both are copied behind
 target; from there on the range is not copied but referenced, by all targets alike. References into the shared read
 buffer end before the next read: `settle` writes them out, and copies only what a slow target leaves behind.
 
+*Bundles.* Parts of the server that handle messages by the thousand get and give them as bundles (`tnats.wire.bundle`).
+What comes under the prefix of an account's `Funnel` goes there without a plan while nobody else gets any of it.
+
 *Writing.* An `Outbound` is a queue of whole buffers and a stage, a buffer being filled, borrowed from the exchange
 while there is something in it. It is written once per pass, and in between when FLUSH_BYTES have gathered.
 
@@ -66,7 +69,20 @@ except ImportError:  # interpreted, where nobody compiles
     from tnats import speedups as cython
 
 if not cython.compiled:
-    from tnats.broker.memory import allocate, append, begins, clear_stage, decimal, find, find_last, new_stage, pin
+    from tnats.memory import (
+        allocate,
+        append,
+        append_word,
+        begins,
+        clear_stage,
+        decimal,
+        equal,
+        find,
+        find_last,
+        new_stage,
+        pin,
+        word,
+    )
 
 STALE_EPOCH = -1
 """Epoch of a plan to be built anew before its next use."""
@@ -78,6 +94,9 @@ SLOW_WORK = 64
 """A control line or a subject not known yet takes as long as so many deliveries (measured: 5 to 8 us)."""
 
 NO_STAGE = bytearray()
+
+BUNDLE_HEAD_BYTES = 20
+"""Five numbers before each message of a bundle."""
 
 UPPER_C = 67
 UPPER_I = 73
@@ -423,7 +442,8 @@ class Inbox:
 
     __slots__ = ("batch", "bytes", "deliver", "exchange", "msgs", "origin")
 
-    def __init__(self, exchange: Exchange, origin: Origin, deliver: Callable[[list[Message]], None]) -> None:
+    def __init__(self, exchange: Exchange, origin: Origin, deliver: Callable[[Any], None]) -> None:
+        """`deliver` gets a list of messages."""
         self.exchange = exchange
         self.origin: Origin | None = origin
         self.deliver = deliver
@@ -431,15 +451,22 @@ class Inbox:
         self.msgs = 0
         self.bytes = 0
 
-    def add(self, message: Message) -> None:
+    def take(
+        self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription
+    ) -> None:
+        """Add origin's message data[start:stop] ("[reply ][header size ]size", payload, line ends)."""
         if not self.batch:
-            exchange = self.exchange
-            exchange.inboxes.append(self)
-            if not exchange.passing:
-                exchange.wake()
-        self.batch.append(message)
+            self.announce()
+        self.batch.append(origin.message(subject, data, start, stop, subscription))
         self.msgs += 1
-        self.bytes += len(message.data)
+        self.bytes += origin.size
+
+    def announce(self) -> None:
+        """There is something to drain."""
+        exchange = self.exchange
+        exchange.inboxes.append(self)
+        if not exchange.passing:
+            exchange.wake()
 
     def drain(self) -> None:
         """Hand over what has gathered."""
@@ -447,6 +474,80 @@ class Inbox:
         self.batch = []
         if batch:
             self.deliver(batch)
+
+
+class Funnel(Inbox):
+    """An inbox that gathers a bundle, and takes what comes under `prefix` without a plan, if nobody else gets it."""
+
+    __slots__ = ("asked", "askers", "capacity", "extensions", "prefix", "rivals", "stage", "used")
+
+    def __init__(
+        self, exchange: Exchange, origin: Origin, deliver: Callable[[Any], None], prefix: bytes, extensions: list[Any]
+    ) -> None:
+        """`deliver` gets a bundle. `extensions` are those of the account's plans: nobody knows where they send to."""
+        super().__init__(exchange, origin, deliver)
+        self.prefix = prefix
+        self.extensions = extensions
+        self.askers: dict[bytes, tuple[bytes, Origin]] = {}
+        """Who wants to be answered: subject and origin, by reply subject."""
+        self.asked: dict[bytes, tuple[bytes, Origin]] = {}
+        """The same of the bundle that is being delivered."""
+        self.rivals = 0
+        """Subscriptions of others that overlap with the prefix."""
+        self.stage = NO_STAGE
+        self.used = 0
+        self.capacity = 0
+
+    def takes(self, data: bytes, start: int, end: int) -> bool:
+        """Whether messages on the subject data[start:end] come here and go nowhere else."""
+        return begins(data, start, end, self.prefix, len(self.prefix)) and not self.rivals and len(self.extensions) == 0
+
+    def take(
+        self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription
+    ) -> None:
+        self.put(origin, subject, 0, len(subject), data, start, stop)
+
+    def put(
+        self, origin: Origin, names: bytes, subject_start: int, subject_end: int, data: bytes, start: int, stop: int
+    ) -> None:
+        """Add origin's message data[start:stop], whose subject is names[subject_start:subject_end]."""
+        subject_size = subject_end - subject_start
+        size = BUNDLE_HEAD_BYTES + subject_size + stop - start
+        used = self.used
+        if not used:
+            self.announce()
+        if used + size > self.capacity:
+            old = self.stage
+            self.capacity = max(self.capacity * 2, used + size, STAGE_BYTES)
+            self.stage = new_stage(self.capacity)
+            append(self.stage, 0, pin(old, used), 0, used)
+        stage = self.stage
+        if origin.reply_size:
+            subject = names[subject_start:subject_end]
+            self.askers[data[start : start + origin.reply_size]] = (subject, origin)
+        used = append_word(stage, used, subject_size)
+        used = append_word(stage, used, origin.reply_size)
+        used = append_word(stage, used, origin.header_size)
+        used = append_word(stage, used, origin.size)
+        used = append_word(stage, used, stop - start)
+        append(stage, used, names, subject_start, subject_end)
+        append(stage, used + subject_size, data, start, stop)
+        self.used = used + subject_size + stop - start
+        self.msgs += 1
+        self.bytes += origin.size
+
+    def drain(self) -> None:
+        bundle = self.stage
+        used = self.used
+        self.stage = NO_STAGE
+        self.used = 0
+        self.capacity = 0
+        if used:
+            del bundle[used:]
+            self.asked = self.askers
+            self.askers = {}
+            self.deliver(bundle)
+            self.asked = {}
 
 
 class Subscription:
@@ -498,7 +599,7 @@ class Target:
             inbox = subscription.inbox
             if inbox is None or (inbox.origin is origin and not origin.echo):
                 return False
-            inbox.add(origin.message(self.subject, data, start, stop, subscription))
+            inbox.take(origin, self.subject, data, start, stop, subscription)
         else:
             if outbound is origin.outbound and not origin.echo:
                 return False
@@ -543,7 +644,7 @@ class Epoch:
 class Plan:
     """Where messages published on `subject` go: to every one of `targets` and to one member of each of `groups`."""
 
-    __slots__ = ("builder", "cell", "epoch", "groups", "kept", "special", "subject", "targets")
+    __slots__ = ("builder", "cell", "epoch", "groups", "kept", "shown", "special", "subject", "targets")
 
     def __init__(self, subject: bytes, cell: Epoch, builder: PlanBuilder) -> None:
         self.subject = subject
@@ -555,6 +656,8 @@ class Plan:
         self.targets: list[Target] = []
         self.groups: list[list[Target]] = []
         self.special: Special | None = None
+        self.shown: Plan | None = None
+        """Goes where this plan goes, to `show` subscribers other subjects; whoever builds this plan anew drops it."""
 
     def show(self, subject: bytes) -> None:
         """Serve `subject`, whose messages go to the same subscriptions."""
@@ -575,6 +678,42 @@ class Plan:
         if self.special is not None:
             return self.special.publish(origin, self, origin.message(self.subject, data, start, stop, None))
         return self.fan_out(origin, data, start, stop, buffer)
+
+    def route_bundle(self, origin: Origin, bundle: bytearray) -> int:
+        """Deliver the messages of a bundle here, whatever their subjects are; these are shown. How many deliveries."""
+        end = len(bundle)
+        data = pin(bundle, end)
+        delivered = 0
+        at = 0
+        while at < end:
+            start = at + BUNDLE_HEAD_BYTES + word(data, at)
+            stop = start + word(data, at + 16)
+            origin.reply_size = word(data, at + 4)
+            origin.header_size = word(data, at + 8)
+            origin.size = word(data, at + 12)
+            if self.epoch != self.cell.number:
+                self.builder.refresh(self)
+            if self.special is not None:
+                subject = data[at + BUNDLE_HEAD_BYTES : start]
+                delivered += self.special.publish(origin, self, origin.message(subject, data, start, stop, None))
+            else:
+                shown = self.shown
+                if shown is None:
+                    shown = self.shown = self.copy()
+                if not equal(data, at + BUNDLE_HEAD_BYTES, start, shown.subject):
+                    shown.show(data[at + BUNDLE_HEAD_BYTES : start])
+                delivered += shown.fan_out(origin, data, start, stop, None)
+            at = stop
+        return delivered
+
+    def copy(self) -> Plan:
+        """A plan that goes where this one, which is current, goes now."""
+        twin = Plan(self.subject, self.cell, self.builder)
+        for target in self.targets:
+            twin.targets.append(Target(target.subscription, self.subject))
+        for group in self.groups:
+            twin.groups.append([Target(target.subscription, self.subject) for target in group])
+        return twin
 
     def fan_out(self, origin: Origin, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
         """`route` for targets and groups alone."""
@@ -682,6 +821,10 @@ class Origin:
             shape = b"%b %b" % (reply, shape)
         return self.route_bytes(plan, b"%b\r\n%b\r\n" % (shape, data))
 
+    def publish_bundle(self, plan: Plan, bundle: bytearray) -> int:
+        """Route a bundle's messages as `plan` says, showing their own subjects; how many deliveries it were."""
+        return plan.route_bundle(self, bundle)
+
     def route_bytes(self, plan: Plan, tail: bytes) -> int:
         """Route the message whose MSG bytes after "MSG subject sid " are `tail`."""
         return plan.route(self, tail, 0, len(tail), None)
@@ -711,9 +854,32 @@ class Inbound(Origin):
     """The receiving half of a client connection, and the origin of what it publishes."""
 
     __slots__ = (
-        "body", "bytes", "ceremony", "closed", "deferred", "fickle", "halted", "have", "headers", "irregular",
-        "known", "line", "locked", "max_control_line", "max_payload", "msgs", "no_responders", "plan", "prefix",
-        "read_into", "reserved", "start_offset", "subject", "tail",
+        "body",
+        "bytes",
+        "ceremony",
+        "closed",
+        "deferred",
+        "fickle",
+        "funnel",
+        "halted",
+        "have",
+        "headers",
+        "irregular",
+        "known",
+        "line",
+        "locked",
+        "max_control_line",
+        "max_payload",
+        "msgs",
+        "no_responders",
+        "plan",
+        "prefix",
+        "read_into",
+        "reserved",
+        "start_offset",
+        "subject",
+        "tail",
+        "unplanned",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, owner: Owner, outbound: Outbound, conn: Conn) -> None:
@@ -754,6 +920,10 @@ class Inbound(Origin):
         """None: ask the owner."""
         self.fickle = False
         """Set by the owner in `find_plan`: the choice is for one message only."""
+        self.funnel: Funnel | None = None
+        """The account's, if this client may publish whatever comes under its prefix."""
+        self.unplanned = False
+        """The line just read goes to the funnel."""
         self.prefix = b""
         """Verb and subject of the last line, if its plan is remembered."""
 
@@ -842,7 +1012,13 @@ class Inbound(Origin):
             self.msgs += 1
             self.bytes += size
             plan = self.plan  # held here: a message that closes its own publisher makes it forget the plan
-            if plan is None:
+            if self.unplanned:
+                assert self.funnel is not None
+                start = pos + self.start_offset
+                subject_start = pos + (5 if self.header_size else 4)
+                self.funnel.put(self, data, subject_start, start - 1, data, start, stop)
+                work += 1
+            elif plan is None:
                 work += self.publish_first(data, pos, first, stop, buffer)
                 line = self.line
                 line_size = len(line)
@@ -893,6 +1069,7 @@ class Inbound(Origin):
             return self.read_other(data[pos : end_of_line + 1])
         headers = data[pos] == HPUB[0]
         self.line = b""
+        self.unplanned = False
         prefix_size = len(self.prefix)
         if prefix_size and begins(data, pos, end, self.prefix, prefix_size):
             rest = pos + prefix_size
@@ -902,7 +1079,11 @@ class Inbound(Origin):
             space = find(data, SPACE, rest, end)
             if space <= rest:
                 return self.read_other(data[pos : end_of_line + 1])
-            self.subject = data[rest:space]
+            funnel = self.funnel
+            if funnel is None or self.ceremony or not funnel.takes(data, rest, space):
+                self.subject = data[rest:space]
+            else:
+                self.subject = b""
             rest = space + 1
         if not self.read_shape(data, rest, end, headers):
             return self.read_other(data[pos : end_of_line + 1])
@@ -910,7 +1091,12 @@ class Inbound(Origin):
         self.start_offset = rest - pos
         if not self.accept_line(data, rest, headers):
             return False
-        self.line = data[pos : end_of_line + 1]
+        if self.subject:
+            self.line = data[pos : end_of_line + 1]
+        elif self.reserved:
+            self.subject = data[pos + (5 if headers else 4) : rest - 1]
+        else:
+            self.unplanned = True
         return True
 
     def read_shape(self, data: bytes, start: int, end: int, headers: bool) -> bool:
@@ -939,6 +1125,7 @@ class Inbound(Origin):
         if shape is None:
             return False
         self.forget()
+        self.unplanned = False
         self.subject, reply, self.header_size, self.size = shape
         self.reply_size = len(reply)
         words = [reply] if reply else []

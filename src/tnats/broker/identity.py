@@ -49,6 +49,10 @@ class Identity:
             return Publishing.ONCE
         return Publishing.DENIED
 
+    def may_publish_all(self, pattern: bytes) -> bool:
+        """Whether every subject of a pattern may be published to at any time."""
+        return self._rules is None or self._rules.may_publish_all(pattern)
+
     def note_reply(self, reply: bytes, now_ns: int) -> None:
         """A message with this reply subject was delivered."""
         if self._grants is not None and self._rules is not None and not self._rules.may_publish(reply):

@@ -11,29 +11,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tnats.broker.account import Account
-from tnats.broker.hot import Exchange, Inbox, Message, Origin, Plan, Subscription, Target
-from tnats.broker.plan import shown_plan
-from tnats.limits import SHOWN_PLANS_MAX
+from tnats.broker.hot import Exchange, Funnel, Inbox, Message, Origin, Subscription
 
 
 class InternalClient:
     """See the module's text. A `SubscriptionOwner`."""
 
-    __slots__ = ("_next_sid", "_shown", "account", "inbox", "name", "origin", "outbound", "subscriptions")
+    __slots__ = ("_next_sid", "account", "inbox", "name", "origin", "outbound", "subscriptions")
 
     def __init__(
-        self, exchange: Exchange, account: Account, name: str, deliver: Callable[[list[Message]], None], *, echo: bool
+        self,
+        exchange: Exchange,
+        account: Account,
+        name: str,
+        deliver: Callable[[list[Message]], None] | Callable[[bytearray], None],
+        *,
+        echo: bool,
+        prefix: bytes = b"",
     ) -> None:
-        """`deliver` gets messages in order; `echo` tells whether its own are among them."""
+        """`deliver` gets messages in order; `echo` tells whether its own are among them.
+
+        With a `prefix` ("name.") the client subscribes to everything under it, and `deliver` gets bundles.
+        """
         self.account = account
         self.name = name
         self.outbound = None
         self.origin = Origin(exchange, self, None)
         self.origin.echo = echo
-        self.inbox = Inbox(exchange, self.origin, deliver)
         self.subscriptions: dict[bytes, Subscription] = {}
         self._next_sid = 0
-        self._shown: dict[tuple[bytes, bytes], tuple[list[Target], list[list[Target]], Plan]] = {}
+        self.inbox: Inbox
+        if prefix:
+            self.inbox = funnel = Funnel(exchange, self.origin, deliver, prefix, account.plans.extensions)
+            account.open_funnel(funnel)
+            self.subscribe(prefix + b">")
+        else:
+            self.inbox = Inbox(exchange, self.origin, deliver)
 
     def subscribe(self, subject: bytes, queue: bytes | None = None) -> Subscription:
         """Subscribe to a valid pattern. `Message.subscription` tells by which one a message came."""
@@ -65,31 +78,24 @@ class InternalClient:
                 plan, last = find(subject), subject
             publish(plan, b"", 0, payload)
 
-    def send(self, target: bytes, subject: bytes, payload: bytes, *, reply: bytes, headers: bytes) -> int:
-        """Publish to the subscribers of `target` a message that shows `subject` as its own; how many it reached."""
-        plan = self._shown_plan(target, subject)
-        return self.origin.publish(plan, reply, len(headers), headers + payload if headers else payload)
+    def send_bundle(self, target: bytes, bundle: bytearray) -> int:
+        """Publish to the subscribers of `target` messages that show their own subjects; how many deliveries it was."""
+        return self.origin.publish_bundle(self.account.plans.find(target), bundle)
 
-    def _shown_plan(self, target: bytes, subject: bytes) -> Plan:
-        plans = self.account.plans
-        base = plans.find(target)
-        if base.epoch != base.cell.number:
-            plans.refresh(base)
-        key = (target, subject)
-        known = self._shown.get(key)
-        if known is None or known[0] is not base.targets or known[1] is not base.groups:
-            if len(self._shown) >= SHOWN_PLANS_MAX:
-                self._shown.clear()
-            known = self._shown[key] = (base.targets, base.groups, shown_plan(base, subject))
-        return known[2]
+    def refuse(self, reply: bytes) -> None:
+        """Tell the publisher of a message with this reply subject, in the bundle that just came, that nobody answers.
 
-    def refuse(self, message: Message) -> None:
-        """Tell the publisher of a request that nobody answers it, if it asked to be told such things."""
-        origin = message.origin
-        if message.reply and origin.owner is not None and getattr(origin, "no_responders", False):
-            origin.owner.on_no_responders(message.subject, message.reply)
+        If it asked to be told such things.
+        """
+        asker = self.inbox.asked.get(reply) if isinstance(self.inbox, Funnel) else None
+        if asker is not None:
+            subject, origin = asker
+            if origin.owner is not None and getattr(origin, "no_responders", False):
+                origin.owner.on_no_responders(subject, reply)
 
     def close(self) -> None:
         """Unsubscribe from everything."""
+        if self.account.funnel is self.inbox:
+            self.account.close_funnel()
         for subscription in list(self.subscriptions.values()):
             self.end_subscription(subscription)

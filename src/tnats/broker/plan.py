@@ -74,6 +74,7 @@ class PlanTable:
         """Build `plan` anew. Its lists are replaced, not changed: the old ones may be under iteration."""
         _aim(plan, self._sublist.match(plan.subject))
         plan.special = None
+        plan.shown = None
         for extension in self.extensions:
             extension.extend(plan)
         plan.cell = self._cell(plan.subject)
@@ -87,6 +88,7 @@ class PlanTable:
                 plan.epoch = STALE_EPOCH
                 plan.targets = []  # they would keep connections that are gone
                 plan.groups = []
+                plan.shown = None
                 return
         first = _first_token(subject)
         if first in (b"*", b">"):
@@ -203,14 +205,4 @@ def special_plan(subject: bytes, special: Denied | Nowhere) -> Plan:
     """A plan, kept by nobody, whose messages all go to `special`."""
     plan = Plan(subject, Epoch(), _UNCHANGING)
     plan.special = special
-    return plan
-
-
-def shown_plan(base: Plan, subject: bytes) -> Plan:
-    """A plan that goes where `base`, which is current, goes now, and shows `subject` to subscribers."""
-    plan = Plan(base.subject, Epoch(), _UNCHANGING)
-    plan.epoch = plan.cell.number
-    plan.targets = [Target(target.subscription, subject) for target in base.targets]
-    plan.groups = [[Target(target.subscription, subject) for target in group] for group in base.groups]
-    plan.special = base.special
     return plan

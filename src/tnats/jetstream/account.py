@@ -20,15 +20,17 @@ from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
 from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
-from tnats.jetstream.consumer.acks import parse_subject
+from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
-from tnats.jetstream.consumer.machine import CONSUMER_DELETED, start_state
+from tnats.jetstream.consumer.core import start_state
+from tnats.jetstream.consumer.hot import read_acks
 from tnats.jetstream.consumer.outbox import Post
 from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
 from tnats.jetstream.consumer.state import ConsumerState
+from tnats.jetstream.consumer.waiting import CONSUMER_DELETED
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
-from tnats.jetstream.ports import Bus
+from tnats.jetstream.ports import Bus, Client
 from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.stream.open import open_stream
@@ -42,8 +44,6 @@ from tnats.subjects.tokens import subjects_overlap, to_bytes
 FLOW_PREFIX = b"$JS.FC."
 DIRECT_GET_QUEUE = b"_sys_"
 """Whoever can answer a direct get is a member; one of them does."""
-V1_NUMBERS = 5
-"""Tokens behind the consumer's name in an ack subject of the first form."""
 
 
 class AccountService:
@@ -65,7 +65,7 @@ class AccountService:
         self._changing = trio.Lock()
         self._sender = bus.client("consumers", self._on_flow_answers)
         self._post = Post(bus, host.nuid)
-        self._acks = bus.client("acks", self._on_acks)
+        self._acks: Client | None = None
         self._pulls = bus.client("pulls", self._on_pulls)
         self._gets = bus.client("direct gets", self._on_direct_gets)
         bus.on_interest(self._on_interest)
@@ -76,7 +76,7 @@ class AccountService:
 
     def start(self) -> None:
         """Serve acknowledgements; streams and consumers begin their work."""
-        self._acks.subscribe(b"$JS.ACK.>")
+        self._acks = self.bus.funnel("acks", PREFIX, self._on_acks)
         self._sender.subscribe(FLOW_PREFIX + b">")
         for stream in self.streams.values():
             self._start(stream)
@@ -90,7 +90,8 @@ class AccountService:
     def stop(self) -> None:
         """Take in nothing more."""
         for client in (self._acks, self._sender, self._pulls, self._gets):
-            client.close()
+            if client is not None:
+                client.close()
         self._post.close()
         for stream in self.streams.values():
             stream.stop()
@@ -106,22 +107,22 @@ class AccountService:
 
     # ------------------------------------------------------------------ from clients
 
-    def _on_acks(self, batch: list[Inbound]) -> None:
-        now_ns = self.host.mono_ns()
-        touched: dict[int, ConsumerService] = {}
-        for message in batch:
-            consumer = self._by_ack_prefix.get(message.subject.rsplit(b".", V1_NUMBERS)[0])
-            if consumer is None:
-                place = parse_subject(message.subject)
-                if place is not None:
-                    consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (place.stream, place.consumer))
-                if consumer is None:
-                    self._acks.refuse(message)
-                    continue
-            consumer.ack(message, now_ns)
-            touched[consumer.record.number] = consumer
-        for consumer in touched.values():
-            consumer.end_acks(now_ns)
+    def _on_acks(self, bundle: bytearray) -> None:
+        said: dict[int, tuple[ConsumerService, list[AckRun | Said]]] = {}
+        for item in read_acks(bundle):
+            if isinstance(item, AckRun):
+                prefix = item.consumer
+            else:
+                place = parse_subject(item.subject)
+                prefix = b"$JS.ACK.%b.%b" % (place.stream, place.consumer) if place is not None else b""
+            consumer = self._by_ack_prefix.get(prefix)
+            if consumer is not None:
+                said.setdefault(consumer.record.number, (consumer, []))[1].append(item)
+            elif self._acks is not None:
+                for reply in item.wanted_replies():
+                    self._acks.refuse(reply)
+        for consumer, items in said.values():
+            consumer.acks(items)
 
     def _on_pulls(self, batch: list[Inbound]) -> None:
         touched: dict[int, ConsumerService] = {}

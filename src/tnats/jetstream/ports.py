@@ -23,11 +23,13 @@ class Client(Protocol):
     def publish_all(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         """Publish (subject, payload) pairs in order."""
 
-    def send(self, target: bytes, subject: bytes, payload: bytes, *, reply: bytes, headers: bytes) -> int:
-        """Publish to the subscribers of `target` a message that shows `subject` as its own; how many it reached."""
+    def send_bundle(self, target: bytes, bundle: bytearray) -> int:
+        """Publish to the subscribers of `target` messages (`tnats.wire.bundle`) that show their own subjects; how
+        many deliveries it was.
+        """
 
-    def refuse(self, message: Any) -> None:
-        """Tell the publisher of a request that came that nobody answers it."""
+    def refuse(self, reply: bytes) -> None:
+        """Tell who published with this reply subject, in the bundle that just came, that nobody answers."""
 
     def close(self) -> None:
         """End all subscriptions."""
@@ -42,6 +44,9 @@ class Bus(Protocol):
 
     def client(self, name: str, deliver: Callable[[list[Inbound]], None]) -> Client:
         """A new internal client; it does not get what it publishes itself."""
+
+    def funnel(self, name: str, prefix: bytes, deliver: Callable[[bytearray], None]) -> Client:
+        """The account's client that gets everything under `prefix` ("name."), in bundles."""
 
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody gets what is published on a literal subject."""

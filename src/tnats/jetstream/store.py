@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tnats.limits import MIB
 from tnats.storage.index import PLACE_MIN, SubjectFilter
-from tnats.storage.message_log import Content, Message, MessageLog
+from tnats.storage.message_log import Content, Message, MessageLog, Stored
 from tnats.storage.message_run import MessageRun
 from tnats.storage.stream_log import StreamLog
 from tnats.subjects.tokens import has_wildcard, subject_matches
@@ -166,6 +166,26 @@ class IndexedStore:
             seq = index.next_live(seq + 1)
         return seq
 
+    def next_run(self, filters: tuple[bytes, ...], seq: int, count_max: int) -> Sequence[int]:
+        if not filters:
+            return self.index.live_run(seq, count_max)
+        found: list[int] = []
+        if len(filters) == 1 and not has_wildcard(filters[0]):
+            seq = self.index.next(filters[0], seq)
+            while seq and len(found) < count_max:
+                found.append(seq)
+                seq = self.index.next(filters[0], seq + 1)
+            return _as_range(found)
+        matches = self._matcher(filters)
+        while len(found) < count_max:
+            live = self.index.live_run(seq, SHORT_RANGE)
+            if not live:
+                break
+            subjects = self.index.subjects_at(live)
+            found += [seq for seq, subject in zip(live, subjects, strict=True) if matches(subject)]
+            seq = live.stop
+        return _as_range(found[:count_max])
+
     def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
         index = self.index
         if to_seq >= index.last and to_seq - from_seq > SHORT_RANGE:
@@ -217,9 +237,31 @@ class IndexedStore:
             return Message(seq, self.index.time_ns(seq), *content)
         return self.log.load_nowait(seq)
 
+    def load_run_nowait(self, seqs: Sequence[int]) -> list[Stored | None]:
+        """As `MessageLog.load_run_nowait`."""
+        recent = self._recent
+        if seqs[0] not in recent:
+            return self.log.load_run_nowait(seqs)
+        found: list[Stored | None] = []
+        index = self.index
+        for seq, place, time_ns in zip(seqs, index.places_of(seqs), index.times_of(seqs), strict=True):
+            content = recent.get(seq)
+            if content is None:
+                found += self.log.load_run_nowait(seqs[len(found) :])
+                break
+            found.append((seq, time_ns, *content) if place >= PLACE_MIN else None)
+        return found
+
     async def load(self, seq: int) -> Message:
         """The message. Raises KeyError, DataDamaged, DiskError."""
         return self.load_nowait(seq) or await self.log.load(seq)
+
+
+def _as_range(seqs: list[int]) -> Sequence[int]:
+    """Rising sequences, as a range if they are one."""
+    if seqs and seqs[-1] - seqs[0] == len(seqs) - 1:
+        return range(seqs[0], seqs[-1] + 1)
+    return seqs
 
 
 class _Matcher:

@@ -93,6 +93,9 @@ class BrokerBus:
     def client(self, name: str, deliver: Callable[[list[Any]], None]) -> InternalClient:
         return self._broker.internal_client(self._account, name, deliver)
 
+    def funnel(self, name: str, prefix: bytes, deliver: Callable[[bytearray], None]) -> InternalClient:
+        return self._broker.internal_funnel(self._account, name, prefix, deliver)
+
     def has_interest(self, subject: bytes) -> bool:
         return self._account.plans.has_interest(subject)
 

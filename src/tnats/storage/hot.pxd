@@ -195,6 +195,22 @@ cpdef tuple pack(list records, unsigned long long base, unsigned int seed, unsig
 )
 cpdef tuple scan(object buffer, Py_ssize_t start, unsigned long long base, unsigned int seed)
 
+@cython.locals(
+    shown="const unsigned long long[::1]", start="unsigned long long", last="unsigned long long",
+    place="unsigned long long", number=Py_ssize_t,
+)
+cpdef Py_ssize_t reach(object places, Py_ssize_t first, unsigned long long bytes_max, unsigned long long gap_max)
+
+@cython.locals(
+    usable=Py_ssize_t, words="const unsigned int[::1]", quads="const unsigned long long[::1]",
+    bytes_shown="const unsigned char[::1]", data="const unsigned char *", shown="const unsigned long long[::1]", taken=list, number=Py_ssize_t,
+    position=Py_ssize_t, word=Py_ssize_t, quad=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, sizes="unsigned int",
+    key_end=Py_ssize_t, head_end=Py_ssize_t, sequence="unsigned long long", stamp="unsigned long long",
+)
+cpdef list take_messages(
+    bytes buffer, unsigned long long base, unsigned int seed, unsigned int kind, object sequences, object places
+)
+
 @cython.locals(shown="const unsigned char[::1]")
 cpdef unsigned int checksum_of(object buffer, unsigned int seed)
 

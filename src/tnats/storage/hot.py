@@ -129,6 +129,59 @@ def scan(buffer: Buffer, start: int, base: int, seed: int) -> tuple[list[Found],
     return found, min(position, usable)
 
 
+def reach(places: array[int], first: int, bytes_max: int, gap_max: int) -> int:
+    """How many of `places` from `first` on can be read in one piece: in one file, rising, no gap above `gap_max`."""
+    shown = places
+    start = shown[first]
+    last = start
+    number = first + 1
+    while number < len(shown):
+        place = shown[number]
+        if place <= last or place - last > gap_max or place - start > bytes_max or place >> 32 != start >> 32:
+            break
+        last = place
+        number += 1
+    return number - first
+
+
+def take_messages(
+    buffer: bytes, base: int, seed: int, kind: int, sequences: Sequence[int], places: array[int]
+) -> list[tuple[int, int, bytes, bytes, bytes]]:
+    """The valid records of `kind` at `places`, whose low halves are file offsets; `buffer` begins at offset `base`.
+
+    (index, stamp, key, head, body) of each, up to the first that is not there, damaged, or of another index.
+    """
+    usable = len(buffer) & -8
+    view = memoryview(buffer)[:usable]
+    words = view.cast("I")
+    quads = view.cast("Q")
+    bytes_shown = view
+    data = address(bytes_shown)
+    shown = places
+    taken = []
+    for number in range(len(shown)):
+        sequence = sequences[number]
+        position = (shown[number] & 0xFFFFFFFF) - base
+        if position + FRONT > usable:
+            break
+        word = position >> 2
+        quad = position >> 3
+        size = words[word + 2]
+        end = position + size
+        if size < FRONT or end > len(buffer) or words[word + 4] & 0xFF != kind or quads[quad + 3] != sequence:
+            break
+        if words[word] != checksum(data, position + 4, end, (seed + base + position) & 0xFFFFFFFF):
+            break
+        sizes = words[word + 3]
+        key_end = position + FRONT + (sizes & 0xFFFF)
+        head_end = key_end + (sizes >> 16)
+        stamp = quads[quad + 4]
+        taken.append(
+            (sequence, stamp, buffer[position + FRONT : key_end], buffer[key_end:head_end], buffer[head_end:end])
+        )
+    return taken
+
+
 def content_at(image: bytearray, position: int) -> tuple[int, bytes]:
     """Stamp and body of a record without key and head at `position` of `image`, which was found valid."""
     size = int.from_bytes(image[position + 8 : position + 12], "little")

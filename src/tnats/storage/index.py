@@ -117,6 +117,64 @@ class MessageIndex:
         """Time of a live message."""
         return self._chunks[sequence >> CHUNK_BITS].times[sequence & CHUNK_SIZE - 1]
 
+    def places_of(self, sequences: Sequence[int]) -> array[int]:
+        """`place` of each, LOST where that is REMOVED for want of anything else."""
+        return self._column("places", sequences)
+
+    def times_of(self, sequences: Sequence[int]) -> array[int]:
+        """`time_ns` of each, 0 where there is none."""
+        return self._column("times", sequences)
+
+    def _column(self, name: str, sequences: Sequence[int]) -> array[int]:
+        found = array("Q")
+        if isinstance(sequences, range) and sequences.step == 1:
+            at, stop = sequences.start, sequences.stop
+            while at < stop:
+                chunk, slot = self._chunks.get(at >> CHUNK_BITS), at & CHUNK_SIZE - 1
+                part = min(stop - at, CHUNK_SIZE - slot)
+                found += getattr(chunk, name)[slot : slot + part] if chunk is not None else array("Q", [0]) * part
+                at += part
+            return found
+        for sequence in sequences:
+            chunk = self._chunks.get(sequence >> CHUNK_BITS)
+            found.append(getattr(chunk, name)[sequence & CHUNK_SIZE - 1] if chunk is not None else 0)
+        return found
+
+    def live_run(self, sequence: int, count_max: int) -> range:
+        """The next live sequences from `sequence` on, up to the first gap behind them."""
+        first = stop = self.next_live(sequence)
+        if not first:
+            return range(0)
+        end = first + count_max
+        while stop < end:
+            chunk = self._chunks.get(stop >> CHUNK_BITS)
+            if chunk is None:
+                break
+            slot = stop & CHUNK_SIZE - 1
+            slots_end = min(CHUNK_SIZE, slot + end - stop)
+            if chunk.live == CHUNK_SIZE:
+                stop += slots_end - slot
+                continue
+            places = chunk.places
+            base = stop - slot
+            while slot < slots_end and places[slot] >= PLACE_MIN:
+                slot += 1
+            stop = base + slot
+            if slot < slots_end:
+                break
+        return range(first, stop)
+
+    def subjects_at(self, live: range) -> list[bytes]:
+        """`subject` of each of these live messages."""
+        names, found = self._names, array("I")
+        at = live.start
+        while at < live.stop:
+            slot = at & CHUNK_SIZE - 1
+            part = min(live.stop - at, CHUNK_SIZE - slot)
+            found += self._chunks[at >> CHUNK_BITS].subjects[slot : slot + part]
+            at += part
+        return [names[identity] for identity in found]
+
     def _in_gap(self, sequence: int) -> bool:
         at = bisect_right(self._gaps, (sequence, MAX))
         return at > 0 and self._gaps[at - 1][1] >= sequence

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
-from tnats.storage.message_log import Content, Message, sequence_at
+from tnats.storage.message_log import Content, Message, Stored, sequence_at
 from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding
 
@@ -57,6 +57,14 @@ class MemoryLog:
                 raise DataDamaged(f"message {sequence} is lost")
             raise KeyError(sequence)
         return Message(sequence, self.index.time_ns(sequence), *content)
+
+    def load_run_nowait(self, sequences: Sequence[int]) -> list[Stored | None]:
+        times_ns = self.index.times_of(sequences)
+        contents = map(self._messages.get, sequences)
+        return [
+            None if content is None else (sequence, time_ns, *content)
+            for sequence, time_ns, content in zip(sequences, times_ns, contents, strict=True)
+        ]
 
     async def load(self, sequence: int) -> Message:
         message = self.load_nowait(sequence)

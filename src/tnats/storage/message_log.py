@@ -27,6 +27,9 @@ class Message:
     payload: bytes
 
 
+Stored = tuple[int, int, bytes, bytes, bytes]
+"""The same as a tuple: sequence, time, subject, header block, payload."""
+
 Content = tuple[bytes, bytes, bytes]
 """Subject, header block, payload."""
 
@@ -81,6 +84,9 @@ class MessageLog(Protocol):
 
         Raises KeyError when the sequence is not live, DataDamaged when it is lost or unreadable.
         """
+
+    def load_run_nowait(self, sequences: Sequence[int]) -> list[Stored | None]:
+        """Of several messages those, from the first on, that can be had without waiting; None for what is not live."""
 
     async def load(self, sequence: int) -> Message:
         """A live message. Raises as `load_nowait`, and DiskError."""

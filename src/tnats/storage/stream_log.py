@@ -36,7 +36,7 @@ from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
-from tnats.storage.message_log import Content, Message, sequence_at
+from tnats.storage.message_log import Content, Message, Stored, sequence_at
 from tnats.storage.message_run import HeldRun, MessageRun, subjects_of
 from tnats.storage.packing import Packer
 from tnats.storage.record import Finding
@@ -55,6 +55,10 @@ WRITE_BATCH_MAX = 500
 
 RUN_MIN = 4
 """Fewer messages are put into the index one by one."""
+
+READ_RUN_BYTES_MAX = 256 * 1024
+READ_GAP_BYTES_MAX = 32 * 1024
+"""Messages that stand so close to each other are read in one piece."""
 
 NOTE = struct.Struct("<QQQQQQ")
 """A checkpoint's note: first and last sequence, messages, bytes; number and end of the segment up to which all that
@@ -453,6 +457,43 @@ class StreamLog:
         if found is not None and holder.cipher is not None:
             found = holder.cipher.open_record(found)
         return _message(found, holder, sequence)
+
+    def load_run_nowait(self, sequences: Sequence[int]) -> list[Stored | None]:
+        places, times_ns = self.index.places_of(sequences), self.index.times_of(sequences)
+        found: list[Stored | None] = []
+        at = 0
+        while at < len(sequences):
+            place = places[at]
+            if place == IN_MEMORY:
+                sequence = sequences[at]
+                found.append((sequence, times_ns[at], *self._in_memory(sequence)))
+                at += 1
+            elif place < PLACE_MIN:
+                found.append(None)
+                at += 1
+            else:
+                part = self._read_run(sequences, places, at)
+                if not part:
+                    break
+                found += part
+                at += len(part)
+        return found
+
+    def _read_run(self, sequences: Sequence[int], places: array[int], at: int) -> list[Stored]:
+        """The messages from `at` on that one look at their file gives, none if it must be waited for."""
+        holder = self.segments[places[at] >> 32]
+        if holder.file is None:
+            return []
+        if holder.cipher is not None or holder.is_packed:
+            found = self.load_nowait(sequences[at])
+            return [attrs.astuple(found)] if found is not None else []
+        stop = at + hot.reach(places, at, READ_RUN_BYTES_MAX, READ_GAP_BYTES_MAX)
+        start = places[at] & 0xFFFFFFFF
+        end = (places[stop - 1] & 0xFFFFFFFF) + self.index.size(sequences[stop - 1]) + SIZE_SLACK
+        data = holder.file.pread_cached(end - start, start)
+        if data is None:
+            return []
+        return hot.take_messages(data, start, holder.seed, record.MESSAGE, sequences[at:stop], places[at:stop])
 
     async def load(self, sequence: int) -> Message:
         message = self.load_nowait(sequence)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import attrs
 from tests.unit.jetstream.stores import SECOND, T0, ListStore
 
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules
+from tnats.jetstream.consumer.acks import ack_reply, reply_prefix
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
-from tnats.jetstream.consumer.effects import Delivery, Effects, Status
-from tnats.jetstream.consumer.machine import ConsumerMachine, Identity, start_state
+from tnats.jetstream.consumer.core import Identity, start_state
+from tnats.jetstream.consumer.effects import Effects, Status
+from tnats.jetstream.consumer.hot import read_acks
+from tnats.jetstream.consumer.machine import ConsumerMachine
 from tnats.jetstream.consumer.state import ConsumerState, encode_ops
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.subjects.tokens import subject_matches
+from tnats.wire.bundle import Bundled, pack
 
 
 class ListIndex(ListStore):
-    """`StreamIndex` over the list store."""
+    """`StreamIndex` over the list store, giving runs of up to `run_max` messages."""
+
+    run_max = 1000
 
     def _matches(self, filters: tuple[bytes, ...], seq: int) -> bool:
         return not filters or any(subject_matches(pattern, self.held[seq].subject) for pattern in filters)
 
     def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
         return min((one for one in self.held if one >= seq and self._matches(filters, one)), default=0)
+
+    def next_run(self, filters: tuple[bytes, ...], seq: int, count_max: int) -> Sequence[int]:
+        wanted = [one for one in sorted(self.held) if one >= seq and self._matches(filters, one)]
+        return wanted[: min(count_max, self.run_max)]
 
     def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
         return sum(1 for one in self.held if from_seq <= one <= to_seq and self._matches(filters, one))
@@ -43,6 +54,17 @@ class ListIndex(ListStore):
         return len(found.headers) + len(found.payload) if found else 0
 
 
+@attrs.frozen
+class Sent:
+    """One message of a delivery."""
+
+    target: bytes
+    seq: int
+    ack_reply: bytes
+    headers_only: bool
+    pin_id: str
+
+
 class Rig:
     """One consumer. `now_ns` is the monotonic clock; wall time runs T0 ahead of it."""
 
@@ -54,7 +76,7 @@ class Rig:
         self.now_ns = 0
         self.ids = 0
         self.deaf: set[bytes] = set()
-        self.sent: list[Delivery | Status] = []
+        self.sent: list[Sent | Status] = []
         self.log: list[Effects] = []
         self.applied = ConsumerState.decode(start_state(self.config, self.index).encode())
         self.machine = self.start(ConsumerState.decode(self.applied.encode()))
@@ -88,9 +110,21 @@ class Rig:
         """Carry out effects: the log goes to a follower, what is sent is kept."""
         entry = encode_ops(effects.ops, effects.letters)
         self.applied.replay(entry, tracks_acks=self.config.ack_policy != AckPolicy.NONE)
-        self.sent.extend(effects.sends)
+        self.sent.extend(self.sends_of(effects))
         self.log.append(effects)
         return effects
+
+    def sends_of(self, effects: Effects) -> list[Sent | Status]:
+        """What is to be sent, message by message."""
+        sends: list[Sent | Status] = []
+        for send in effects.sends:
+            if isinstance(send, Status):
+                sends.append(send)
+                continue
+            for place, seq in enumerate(send.seqs):
+                reply = ack_reply(reply_prefix("S", "C"), send.behind(place), self.index.time_of(seq) or 0)
+                sends.append(Sent(send.target, seq, reply, send.headers_only, send.pin_id))
+        return sends
 
     def store(self, subject: str = "s.a", payload: str = "x", count: int = 1) -> None:
         for _ in range(count):
@@ -108,13 +142,17 @@ class Rig:
         """Send a request; what comes back to anybody, told shortly."""
         return self.told(self.machine.pull(reply.encode(), body.encode(), self.now_ns))
 
-    def fetch(self, batch: int, reply: str = "R") -> list[Delivery]:
+    def fetch(self, batch: int, reply: str = "R") -> list[Sent]:
         """Messages of one request without waiting."""
         effects = self.take(self.machine.pull(reply.encode(), b'{"batch":%d,"no_wait":true}' % batch, self.now_ns))
-        return [send for send in effects.sends if isinstance(send, Delivery)]
+        return [send for send in self.sends_of(effects) if isinstance(send, Sent)]
 
-    def ack(self, delivery: Delivery, body: str = "+ACK", reply: str = "") -> Effects:
-        return self.take(self.machine.ack(delivery.ack_reply, body.encode(), reply.encode(), self.now_ns))
+    def ack(self, delivery: Sent, body: str = "+ACK", reply: str = "") -> Effects:
+        return self.say(Bundled(delivery.ack_reply, reply.encode(), 0, body.encode()))
+
+    def say(self, *messages: Bundled) -> Effects:
+        """Messages to acknowledgement subjects, of one read."""
+        return self.take(self.machine.acks(read_acks(pack(messages)), self.now_ns))
 
     def sleep(self, seconds: float) -> list[str]:
         """Let time pass, serving every deadline on the way; what was sent meanwhile."""
@@ -133,13 +171,13 @@ class Rig:
 
     def told(self, effects: Effects) -> list[str]:
         self.take(effects)
-        return [tell(send) for send in effects.sends]
+        return [tell(send) for send in self.sends_of(effects)]
 
     def advisories(self) -> list[str]:
         return [advisory.type.rsplit(".", 1)[1] for effects in self.log for advisory in effects.advisories]
 
 
-def tell(send: Delivery | Status) -> str:
+def tell(send: Sent | Status) -> str:
     """`R 3/1` is message 3, first delivery, to R; `R 404 No Messages` a status."""
     target = send.target.decode()
     if isinstance(send, Status):

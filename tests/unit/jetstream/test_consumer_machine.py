@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.jetstream.consumers import ListIndex, Rig
+from tests.unit.jetstream.consumers import ListIndex, Rig, Sent
 from tests.unit.jetstream.stores import SECOND, T0
 
 from tnats.jetstream.api.errors import ApiError
@@ -14,6 +14,7 @@ from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPo
 from tnats.jetstream.consumer.effects import Delivery, deliverable
 from tnats.jetstream.consumer.letters import Letter, letter_block
 from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.wire.bundle import Bundled
 from tnats.wire.headers import get_header, parse_headers
 
 
@@ -24,7 +25,7 @@ def filled(*subjects: str) -> ListIndex:
     return index
 
 
-def seqs(deliveries: list[Delivery]) -> list[int]:
+def seqs(deliveries: list[Sent]) -> list[int]:
     return [delivery.seq for delivery in deliveries]
 
 
@@ -126,7 +127,7 @@ def test_made_up_acks_do_nothing_and_are_not_answered() -> None:
     rig.store(count=5)
     rig.fetch(2)
     for seq in (5, 999):
-        effects = rig.take(rig.machine.ack(b"$JS.ACK.S.C.1.%d.%d.1.0" % (seq, seq), b"+ACK", b"A", 0))
+        effects = rig.say(Bundled(b"$JS.ACK.S.C.1.%d.%d.1.0" % (seq, seq), b"A", 0, b"+ACK"))
         assert (effects.ops, effects.done, effects.acked_replies) == ([], [], [])
     assert places(rig) == (2, 2, 0, 0)
 
@@ -137,9 +138,9 @@ def test_both_forms_of_ack_subjects() -> None:
     rig.store(count=3)
     first, second, third = rig.fetch(3)
     tail = first.ack_reply.removeprefix(b"$JS.ACK.")
-    assert rig.take(rig.machine.ack(b"$JS.ACK._.hash8." + tail, b"", b"", 0)).done == [1]
+    assert rig.say(Bundled(b"$JS.ACK._.hash8." + tail)).done == [1]
     tail = second.ack_reply.removeprefix(b"$JS.ACK.")
-    assert rig.take(rig.machine.ack(b"$JS.ACK.hub.hash8." + tail + b".more.still", b"", b"", 0)).done == [2]
+    assert rig.say(Bundled(b"$JS.ACK.hub.hash8." + tail + b".more.still")).done == [2]
     assert rig.ack(third).done == [3]
 
 
@@ -385,7 +386,7 @@ def test_push_sends_while_somebody_listens() -> None:
     rig.store(count=2)
     rig.take(rig.machine.set_bound(False, 0))
     rig.store()
-    assert seqs([send for send in rig.sent if isinstance(send, Delivery)]) == [1, 2]
+    assert seqs([send for send in rig.sent if isinstance(send, Sent)]) == [1, 2]
     assert [line.split()[1] for line in rig.told(rig.machine.set_bound(True, 0))] == ["3/1"]
     assert rig.pull() == ["R 409 Consumer is push based"]
 
@@ -406,7 +407,7 @@ def test_flow_control_stops_and_goes_on() -> None:
     """Past half the window a request goes out, past all of it nothing more, until it is answered."""
     rig = push(idle_heartbeat_ns=SECOND, flow_control=True, ack_policy=AckPolicy.NONE)
     rig.store(payload="x" * 600_000, count=8)
-    told = [send for send in rig.sent if not isinstance(send, Delivery)]
+    told = [send for send in rig.sent if not isinstance(send, Sent)]
     assert [(send.block, send.reply) for send in told] == [
         (b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"$JS.FC.S.C.id1")
     ]
@@ -454,10 +455,11 @@ def test_original_replay_keeps_the_gaps() -> None:
 def test_headers_that_deliveries_add() -> None:
     """Headers only: the size instead of the body; pinned: the id; the message's own headers stay."""
     own = b"NATS/1.0\r\nA: b\r\n\r\n"
-    block, payload = deliverable(Delivery(1, b"R", b"", True, "pin7"), own, b"xyz")
+    message = (1, 5, b"s.a", own, b"xyz")
+    *_, block, payload = deliverable(Delivery(b"R", (1,), 1, 1, 0, headers_only=True, pin_id="pin7"), message)
     assert payload == b""
     assert [get_header(block, key) for key in (b"A", b"Nats-Msg-Size", b"Nats-Pin-Id")] == [b"b", b"3", b"pin7"]
-    assert deliverable(Delivery(1, b"R", b""), own, b"xyz") == (own, b"xyz")
+    assert deliverable(Delivery(b"R", (1,), 1, 1, 0), message) == message
 
 
 # ------------------------------------------------------------------ extensions
@@ -486,7 +488,7 @@ def test_dead_letters() -> None:
 
 def test_letters_that_nobody_takes_end_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full outbox holds everything back, and deliveries go on when a letter is stored."""
-    monkeypatch.setattr("tnats.jetstream.consumer.machine.CONSUMER_LETTERS_MAX", 2)
+    monkeypatch.setattr("tnats.jetstream.consumer.deliver.CONSUMER_LETTERS_MAX", 2)
     rig = Rig(metadata={"tnats.dead_letter": "dead"})
     rig.store(count=5)
     for delivery in rig.fetch(3)[:2]:

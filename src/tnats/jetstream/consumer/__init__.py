@@ -1,0 +1,9 @@
+"""Consumers: what to deliver to whom and when, and what acknowledgements mean. The hot loops are in `hot.py`."""
+
+from __future__ import annotations
+
+import os
+
+from tnats import speedups
+
+speedups.select("tnats.jetstream.consumer.hot", os.environ.get("TNATS_SPEEDUPS", "auto"))

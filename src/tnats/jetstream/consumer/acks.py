@@ -8,16 +8,21 @@ Both are understood, v1 is written (JetStream documentation, "Ack reply subject"
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import attrs
 import orjson
 
 from tnats.jetstream.api.times import parse_duration
 
+if TYPE_CHECKING:
+    from tnats.jetstream.consumer.effects import Delivery
+
 PREFIX = b"$JS.ACK."
 _V1_TOKENS = 9
 _V2_TOKENS_MIN = 11
 _SIZE_MAX = 4096
+_DIGITS_MAX = 18
 
 
 class Word(enum.Enum):
@@ -51,6 +56,37 @@ class Ack:
     rest: bytes = b""
 
 
+@attrs.define
+class AckRun:
+    """Plain acknowledgements of messages of one consumer, in the order in which they came.
+
+    `consumer` is the beginning of their subjects ("$JS.ACK.<stream>.<consumer>"); `replies` has (stream sequence,
+    consumer sequence, reply) of those that want a confirmation.
+    """
+
+    consumer: bytes
+    seqs: list[int] = attrs.field(factory=list)
+    consumer_seqs: list[int] = attrs.field(factory=list)
+    replies: list[tuple[int, int, bytes]] = attrs.field(factory=list)
+
+    def wanted_replies(self) -> list[bytes]:
+        """Where answers are expected."""
+        return [reply for _, _, reply in self.replies]
+
+
+@attrs.frozen
+class Said:
+    """Anything else that was sent to an acknowledgement subject."""
+
+    subject: bytes
+    reply: bytes
+    body: bytes
+
+    def wanted_replies(self) -> list[bytes]:
+        """Where answers are expected."""
+        return [self.reply] if self.reply else []
+
+
 def parse_subject(subject: bytes) -> Place | None:
     """The place that a reply subject names, None if it is none."""
     tokens = subject.split(b".")
@@ -63,7 +99,9 @@ def parse_subject(subject: bytes) -> Place | None:
     else:
         return None
     stream, consumer, deliveries, stream_seq, consumer_seq = tokens[at : at + 5]
-    if not (deliveries.isdigit() and stream_seq.isdigit() and consumer_seq.isdigit()) or len(subject) > _SIZE_MAX:
+    if not all(number.isdigit() and len(number) <= _DIGITS_MAX for number in (deliveries, stream_seq, consumer_seq)):
+        return None
+    if len(subject) > _SIZE_MAX:
         return None
     return Place(stream, consumer, int(deliveries), int(stream_seq), int(consumer_seq))
 
@@ -71,6 +109,12 @@ def parse_subject(subject: bytes) -> Place | None:
 def reply_prefix(stream: str, consumer: str) -> bytes:
     """The constant part of a consumer's reply subjects, with the dot at its end."""
     return PREFIX + f"{stream}.{consumer}.".encode()
+
+
+def ack_reply(prefix: bytes, delivery: Delivery, ts_ns: int) -> bytes:
+    """The reply subject of the first message of a delivery; `ts_ns`: its time."""
+    seq, pending = delivery.seqs[0], max(delivery.pending, 0)
+    return b"%b%d.%d.%d.%d.%d" % (prefix, delivery.deliveries, seq, delivery.consumer_seq, ts_ns, pending)
 
 
 def parse_body(body: bytes) -> Ack:

@@ -8,6 +8,7 @@ consumer's creation is a list, the last message of each subject; behind it every
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.state import ConsumerState
@@ -63,13 +64,24 @@ class Ahead:
         self._scan_seq = seq or self._index.last_seq + 1
         return seq
 
-    def passed(self, seq: int) -> None:
-        """The message that `peek` gave was sent or put aside."""
-        self._count = self.count() - 1
+    def peek_run(self, count_max: int) -> Sequence[int]:
+        """The next messages, some of them at least if there are any; they stay the next until they are `passed`."""
+        seq = self.peek()
+        if not seq:
+            return ()
         if self._listed is None:
-            self._scan_seq = seq + 1
+            return self._index.next_run(self._filters, seq, count_max)
+        listed = self._listed[self._listed_at : self._listed_at + count_max]
+        return [seq for seq in listed if self._index.subject_of(seq) is not None]
+
+    def passed(self, seqs: Sequence[int]) -> None:
+        """These messages, the first of what `peek` or `peek_run` gave, were sent or put aside."""
+        self._count = self.count() - len(seqs)
+        last = seqs[-1]
+        if self._listed is None:
+            self._scan_seq = last + 1
         else:
-            self._listed_at += 1
+            self._listed_at = bisect_left(self._listed, last, self._listed_at) + 1
 
     def removed(self, seq: int) -> None:
         """A message that the filters match, behind the last delivered one, is gone from the stream."""
@@ -87,6 +99,10 @@ class Ahead:
             return True
         at = bisect_left(self._listed, seq, self._listed_at)
         return at < len(self._listed) and self._listed[at] == seq
+
+    def undelivered(self) -> int:
+        """How many messages were never sent: those ahead, and those that were put aside."""
+        return self.count() + len(self._state.held)
 
     def count(self) -> int:
         """How many messages are ahead."""

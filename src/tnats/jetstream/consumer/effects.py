@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from tnats.jetstream.api.advisories import Advisory
 from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import Op
+from tnats.storage.message_log import Stored
 from tnats.wire.headers import set_header
 
 
 @attrs.define
 class Delivery:
-    """Send message `seq` of the stream to `target`, under its own subject, with `ack_reply` as its reply subject.
+    """Send messages of the stream to `target`, each under its own subject, with a reply subject to acknowledge it.
 
-    `pin_id`: value of a Nats-Pin-Id header to add, empty for none.
+    The reply subjects carry `deliveries`, and for the first message `consumer_seq` and `pending`: how many are not yet
+    delivered then. For each further one these are `step` more and less. `pin_id`: value of a Nats-Pin-Id header to
+    add, empty for none.
     """
 
-    seq: int
     target: bytes
-    ack_reply: bytes
+    seqs: Sequence[int]
+    deliveries: int
+    consumer_seq: int
+    pending: int
+    step: int = 1
     headers_only: bool = False
     pin_id: str = ""
+
+    def behind(self, count: int) -> Delivery:
+        """What is left when the first `count` messages are sent."""
+        return attrs.evolve(
+            self,
+            seqs=self.seqs[count:],
+            consumer_seq=self.consumer_seq + count * self.step,
+            pending=self.pending - count * self.step,
+        )
 
 
 @attrs.frozen
@@ -55,10 +72,11 @@ def status_block(line: str, *headers: tuple[str, object]) -> bytes:
     return f"NATS/1.0 {line}\r\n{fields}\r\n".encode()
 
 
-def deliverable(delivery: Delivery, block: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    """(header block, payload) as a stored message is sent for this delivery."""
+def deliverable(delivery: Delivery, message: Stored) -> Stored:
+    """A stored message as it is sent for this delivery."""
+    seq, time_ns, subject, block, payload = message
     if delivery.headers_only:
         block, payload = set_header(block, b"Nats-Msg-Size", b"%d" % len(payload)), b""
     if delivery.pin_id:
         block = set_header(block, b"Nats-Pin-Id", delivery.pin_id.encode())
-    return block, payload
+    return seq, time_ns, subject, block, payload

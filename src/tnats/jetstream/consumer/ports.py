@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
@@ -19,6 +19,9 @@ class StreamIndex(Protocol):
 
     def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
         """The first message at or after `seq` on a subject that one of the filters matches."""
+
+    def next_run(self, filters: tuple[bytes, ...], seq: int, count_max: int) -> Sequence[int]:
+        """The next such messages from `seq` on, rising: at least one if there is one, at most `count_max`."""
 
     def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
         """How many such messages there are, both ends included."""

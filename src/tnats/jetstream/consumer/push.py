@@ -61,6 +61,8 @@ class Pace:
     def __init__(self, config: ConsumerConfig) -> None:
         self._bytes_per_second = config.rate_limit_bps // 8
         self._is_original = config.replay_policy == ReplayPolicy.ORIGINAL
+        self.is_free = not self._bytes_per_second and not self._is_original
+        """Any message may go at any time."""
         self._paid_until_ns = 0
         self._last_sent_ns: int | None = None
         self._last_ts_ns = 0

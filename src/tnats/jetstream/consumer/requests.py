@@ -47,6 +47,11 @@ class PullRequest:
     pin_id: str
     priority: int
     sent: int = 0
+    is_bounded: bool = attrs.field(init=False)
+    """It began with a bound on bytes."""
+
+    def __attrs_post_init__(self) -> None:
+        self.is_bounded = self.bytes_left > 0
 
 
 def parse_body(body: bytes) -> PullBody:
@@ -125,6 +130,8 @@ class WaitQueue:
     def __init__(self) -> None:
         self._by_priority: list[deque[PullRequest]] = [deque() for _ in range(PRIORITY_MAX + 1)]
         self._count = 0
+        self.bounded_count = 0
+        """Of those that may get so many bytes and no more."""
 
     def __len__(self) -> int:
         return self._count
@@ -137,13 +144,19 @@ class WaitQueue:
         """A request waits."""
         self._by_priority[request.priority].append(request)
         self._count += 1
+        self.bounded_count += request.is_bounded
+
+    def first_queue(self) -> deque[PullRequest] | None:
+        """The requests of the lowest number, in the order of their turns."""
+        for queue in self._by_priority:
+            if queue:
+                return queue
+        return None
 
     def first(self) -> PullRequest | None:
         """The request whose turn it is."""
-        for queue in self._by_priority:
-            if queue:
-                return queue[0]
-        return None
+        queue = self.first_queue()
+        return queue[0] if queue is not None else None
 
     def rotate(self, request: PullRequest) -> None:
         """A request got a message: the others of its priority come next."""
@@ -162,6 +175,7 @@ class WaitQueue:
         else:
             queue.remove(request)
         self._count -= 1
+        self.bounded_count -= request.is_bounded
 
     def messages_wanted(self) -> int:
         """What all requests together may still get."""

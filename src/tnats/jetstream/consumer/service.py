@@ -23,10 +23,13 @@ import attrs
 
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import ConsumerInfo
+from tnats.jetstream.consumer.acks import AckRun, Said, reply_prefix
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
+from tnats.jetstream.consumer.core import Identity
 from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable
+from tnats.jetstream.consumer.hot import bundle_of
 from tnats.jetstream.consumer.letters import Letter
-from tnats.jetstream.consumer.machine import ConsumerMachine, Identity
+from tnats.jetstream.consumer.machine import ConsumerMachine
 from tnats.jetstream.consumer.outbox import Outbox, Post
 from tnats.jetstream.consumer.state import ConsumerState, Op, encode_ops
 from tnats.jetstream.host import Host
@@ -39,7 +42,7 @@ from tnats.runtime.api import DiskError
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
-from tnats.storage.message_log import Message
+from tnats.storage.message_log import Stored
 from tnats.subjects.tokens import to_bytes
 from tnats.wire.headers import get_header
 
@@ -87,6 +90,7 @@ class ConsumerService:
         self.is_deleted = False
         self._group = group
         self._client = client
+        self._ack_prefix = reply_prefix(stream.name, record.name)
         self._ops: list[Op] = []
         self._unwritten: list[Op] = []
         """Older ones, which found the disk full: nothing that rests on them is confirmed before they are written."""
@@ -143,15 +147,9 @@ class ConsumerService:
         body = message.data[size:] if size else message.data
         self._carry_out(self.machine.pull(message.reply, body, self.host.mono_ns(), is_supported=supports(level)))
 
-    def ack(self, message: Inbound, now_ns: int) -> None:
-        """One of a batch of acknowledgements; `end_acks` follows."""
-        size = message.header_size
-        body = message.data[size:] if size else message.data
-        self.machine.take_ack(message.subject, body, message.reply, now_ns)
-
-    def end_acks(self, now_ns: int) -> None:
-        """The batch is complete."""
-        self._carry_out(self.machine.resume(now_ns))
+    def acks(self, items: Iterable[AckRun | Said]) -> None:
+        """Acknowledgements."""
+        self._carry_out(self.machine.acks(items, self.host.mono_ns()))
         self.settle()
 
     def flow_answered(self, subject: bytes) -> None:
@@ -336,19 +334,13 @@ class ConsumerService:
     def _send(self, send: Delivery | Status) -> None:
         if self._sending:
             self._sending.append(send)
-            return
-        if isinstance(send, Status):
-            self._client.publish(send.target, b"", reply=send.reply, headers=send.block)
-            return
-        try:
-            message = self.stream.store.load_nowait(send.seq)
-        except (KeyError, StorageError):
-            return
-        if message is None:
-            self._sending.append(send)
-            self.host.spawn(self._send_rest)
+        elif isinstance(send, Status):
+            self._send_status(send)
         else:
-            self._deliver(send, message)
+            left = self._send_nowait(send)
+            if left is not None:
+                self._sending.append(left)
+                self.host.spawn(self._send_rest)
 
     async def _send_rest(self) -> None:
         """Send what waits, reading what must be read."""
@@ -356,21 +348,41 @@ class ConsumerService:
         while sending and not self.is_deleted:
             send = sending[0]
             if isinstance(send, Status):
-                self._client.publish(send.target, b"", reply=send.reply, headers=send.block)
-            else:
+                self._send_status(send)
+                sending.popleft()
+                continue
+            left = self._send_nowait(send)
+            if left is not None:
+                found: list[Stored | None] = [None]
                 try:
-                    self._deliver(send, await self.stream.store.load(send.seq))
+                    found = [attrs.astuple(await self.stream.store.load(left.seqs[0]))]
                 except (KeyError, StorageError, DiskError):
                     pass  # removed meanwhile, or damaged, which the store has reported
-            sending.popleft()
+                self._deliver(left, found)
+                left = left.behind(1)
+            if left is not None and len(left.seqs):
+                sending[0] = left
+            else:
+                sending.popleft()
         sending.clear()
         self.stream_advanced()
 
-    def _deliver(self, send: Delivery, message: Message) -> None:
-        headers, payload = message.headers, message.payload
+    def _send_status(self, status: Status) -> None:
+        self._client.publish(status.target, b"", reply=status.reply, headers=status.block)
+
+    def _send_nowait(self, send: Delivery) -> Delivery | None:
+        """Send what is at hand; what is left, beginning with a message that must be read, None if nothing is."""
+        found = self.stream.store.load_run_nowait(send.seqs)
+        if found:
+            self._deliver(send, found)
+        return None if len(found) == len(send.seqs) else send.behind(len(found))
+
+    def _deliver(self, send: Delivery, messages: list[Stored | None]) -> None:
+        """Send the first messages of a delivery; None is one that is gone."""
         if send.headers_only or send.pin_id:
-            headers, payload = deliverable(send, headers, payload)
-        self._client.send(send.target, message.subject, payload, reply=send.ack_reply, headers=headers)
+            messages = [message and deliverable(send, message) for message in messages]
+        bundle = bundle_of(self._ack_prefix, send.deliveries, send.consumer_seq, send.pending, send.step, messages)
+        self._client.send_bundle(send.target, bundle)
 
 
 async def open_consumer(

@@ -7,7 +7,7 @@ Snapshot layout, little-endian: version byte; five u64 (delivered consumer and s
 and stream sequence, `per_subject_until`); four u32 counts; per pending message u64 stream, u64 consumer sequence,
 i64 sent; per redelivered message u64 sequence, u32 deliveries; per held message u64 sequence; letters.
 
-Log layout: version byte; u32 count of letters; letters (see `letters`); 25 bytes per operation.
+Log layout: version byte; u32 count of letters; letters (see `letters`); 29 bytes per operation.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from tnats.errors import InvariantBroken
+from tnats.jetstream.consumer.hot import PendingWindow
 from tnats.jetstream.consumer.letters import Letter, decode_letters, encode_letters
-from tnats.jetstream.consumer.pending import PendingWindow
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED, LETTER_STORED = range(1, 9)
 """Kinds of operations: sent (again); acknowledged; acknowledged with all below; no further deliveries; passed over
 for now; begin again at a sequence; gone from the stream; its dead letter is stored."""
 
-Op = tuple[int, int, int, int]
-"""(kind, stream sequence, consumer sequence, sent ns); what a kind does not need is 0."""
+Op = tuple[int, int, int, int, int]
+"""(kind, stream sequence, count, consumer sequence, sent ns); what a kind does not need is 0.
 
-_OP = struct.Struct("<BQQq")
+DELIVERED and ACKED are about `count` consecutive sequences, those of first deliveries in the order of the consumer
+sequences that begin with the given one; the others are about one.
+"""
+
+_OP = struct.Struct("<BQIQq")
 _HEAD = struct.Struct("<BQQQQQIIII")
 _LOG_HEAD = struct.Struct("<BI")
 _PENDING = struct.Struct("<QQq")
@@ -69,11 +73,11 @@ class ConsumerState:
 
     def apply(self, op: Op, *, tracks_acks: bool) -> None:
         """Make one change. `tracks_acks`: the ack policy is not "none"."""
-        kind, seq, consumer_seq, sent_ns = op
+        kind, seq, count, consumer_seq, sent_ns = op
         if kind == DELIVERED:
-            self.deliver(seq, consumer_seq, sent_ns, tracks_acks=tracks_acks)
+            self.deliver(seq, count, consumer_seq, sent_ns, tracks_acks=tracks_acks)
         elif kind == ACKED:
-            self.ack(seq)
+            self.ack(seq, count)
         elif kind == ACKED_ALL:
             self.ack_all(seq)
         elif kind == GIVEN_UP:
@@ -89,11 +93,13 @@ class ConsumerState:
         else:
             raise InvariantBroken(f"consumer operation of unknown kind {kind}")
 
-    def deliver(self, seq: int, consumer_seq: int, sent_ns: int, *, tracks_acks: bool) -> None:
-        """A message was sent: for the first time, or again if it is pending."""
-        self.delivered_consumer_seq = max(self.delivered_consumer_seq, consumer_seq)
+    def deliver(self, seq: int, count: int, consumer_seq: int, sent_ns: int, *, tracks_acks: bool) -> None:
+        """Messages were sent: several for the first time, or one, which may have been held or be pending."""
+        self.delivered_consumer_seq = max(self.delivered_consumer_seq, consumer_seq + count - 1)
         if seq > self.delivered_stream_seq:
-            self.delivered_stream_seq = seq
+            self.delivered_stream_seq = seq + count - 1
+            if tracks_acks:
+                self.pending.add_run(seq, count, consumer_seq, sent_ns)
         else:
             at = self.pending.find(seq)
             if at >= 0:
@@ -101,39 +107,34 @@ class ConsumerState:
                 self.redelivered[seq] = self.redelivered.get(seq, 1) + 1
                 return
             self.held.pop(seq, None)
-        if tracks_acks:
-            self.pending.add(seq, consumer_seq, sent_ns)
-        else:
+            if tracks_acks:
+                self.pending.add(seq, consumer_seq, sent_ns)
+        if not tracks_acks:
             self._settle_floor()
 
-    def ack(self, seq: int) -> bool:
-        """One message is acknowledged; False if it was not pending."""
-        at = self.pending.find(seq)
-        if at < 0:
+    def ack(self, seq: int, count: int = 1) -> bool:
+        """The pending ones of `count` consecutive messages are acknowledged; False if there are none."""
+        if not self.pending.remove_run(seq, count):
             return False
-        self.pending.remove_at(at)
-        self.redelivered.pop(seq, None)
+        if self.redelivered:
+            for one in range(seq, seq + count):
+                self.redelivered.pop(one, None)
         self._settle_floor()
         return True
 
     def ack_all(self, seq: int) -> list[int]:
         """All pending messages up to `seq` are acknowledged; which they were."""
-        acked = []
-        for one in list(self.pending.seqs()):
-            if one > seq:
-                break
-            self.pending.remove_at(self.pending.find(one))
-            self.redelivered.pop(one, None)
-            acked.append(one)
+        acked = self.pending.seqs_up_to(seq)
         if acked:
+            self.pending.remove_run(acked[0], seq - acked[0] + 1)
+            for one in acked:
+                self.redelivered.pop(one, None)
             self._settle_floor()
         return acked
 
     def give_up(self, seq: int) -> None:
         """No further deliveries of a pending message. The floor moves on with the next acknowledgement."""
-        at = self.pending.find(seq)
-        if at >= 0:
-            self.pending.remove_at(at)
+        self.pending.remove_run(seq, 1)
 
     def skip(self, seq: int) -> None:
         """A pending or held message is gone from the stream."""
@@ -234,3 +235,19 @@ def decode_ops(data: bytes) -> tuple[list[Letter], list[Op]]:
         raise InvariantBroken(f"consumer log of format {version}; this release reads format {FORMAT_VERSION}")
     letters, at = decode_letters(data, _LOG_HEAD.size, letter_count)
     return letters, [_OP.unpack_from(data, at) for at in range(at, len(data), _OP.size)]
+
+
+def stretches(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Rising sequences as (first, count) of each stretch of consecutive ones."""
+    first, last = seqs[0], seqs[-1]
+    if last - first == len(seqs) - 1:
+        return [(first, len(seqs))]
+    found = []
+    count = 0
+    for seq in seqs:
+        if seq != first + count:
+            found.append((first, count))
+            first, count = seq, 0
+        count += 1
+    found.append((first, count))
+    return found

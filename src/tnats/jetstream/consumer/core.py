@@ -1,0 +1,90 @@
+"""What the parts of a consumer machine share: whose it is, its state, its stream's index, and gathering effects."""
+
+from __future__ import annotations
+
+import attrs
+
+from tnats.jetstream.api.advisories import Advisory
+from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy
+from tnats.jetstream.consumer.effects import Effects, Status, status_block
+from tnats.jetstream.consumer.ports import StreamIndex
+from tnats.jetstream.consumer.state import ConsumerState
+from tnats.subjects.tokens import to_bytes
+
+
+@attrs.frozen
+class Identity:
+    """Whose consumer it is; stands in subjects and advisories."""
+
+    account: str
+    stream: str
+    consumer: str
+    created_ns: int = 0
+    domain: str | None = None
+
+
+class Core:
+    """See the module's text. Who makes a change calls `op`; who wants something done adds to `effects`."""
+
+    def __init__(
+        self, identity: Identity, config: ConsumerConfig, state: ConsumerState, index: StreamIndex, wall_offset_ns: int
+    ) -> None:
+        self.identity = identity
+        self.config = config
+        self.state = state
+        self.index = index
+        self.wall_offset_ns = wall_offset_ns
+        self.effects = Effects()
+        self.last_activity_ns = 0
+        """Of clients; monotonic clock."""
+        self.last_delivered_ns: int | None = None
+        self.last_acked_ns: int | None = None
+
+    @property
+    def tracks_acks(self) -> bool:
+        return self.config.ack_policy != AckPolicy.NONE
+
+    def op(self, kind: int, seq: int, count: int = 1, consumer_seq: int = 0, sent_ns: int = 0) -> None:
+        """Make a change of the state, and have it logged."""
+        op = (kind, seq, count, consumer_seq, sent_ns)
+        self.state.apply(op, tracks_acks=self.tracks_acks)
+        self.effects.ops.append(op)
+
+    def status(self, target: bytes, line: str, *headers: tuple[str, object]) -> None:
+        """Have a status message sent."""
+        self.effects.sends.append(Status(target, status_block(line, *headers)))
+
+    def advise(self, advisory: Advisory) -> None:
+        """Have an event published."""
+        self.effects.advisories.append(advisory)
+
+    def take_effects(self) -> Effects:
+        """What has gathered."""
+        taken, self.effects = self.effects, Effects()
+        return taken
+
+    def ack_wait_ns(self, deliveries: int) -> int:
+        """How long the ack of a message's n-th delivery is awaited."""
+        backoff_ns = self.config.backoff_ns
+        if backoff_ns:
+            return backoff_ns[min(deliveries, len(backoff_ns)) - 1]
+        return self.config.ack_wait_ns
+
+
+def start_state(config: ConsumerConfig, index: StreamIndex) -> ConsumerState:
+    """The state of a new consumer: where its deliver policy begins."""
+    filters = tuple(to_bytes(subject) for subject in config.filters())
+    policy = config.deliver_policy
+    if policy == DeliverPolicy.NEW:
+        return ConsumerState(index.last_seq + 1)
+    if policy == DeliverPolicy.LAST:
+        return ConsumerState(index.last_matching(filters) or index.last_seq + 1)
+    if policy == DeliverPolicy.BY_START_SEQUENCE:
+        return ConsumerState(max(config.opt_start_seq, index.first_seq))
+    if policy == DeliverPolicy.BY_START_TIME:
+        assert config.opt_start_time_ns is not None
+        return ConsumerState(index.seq_at_time(config.opt_start_time_ns))
+    if policy == DeliverPolicy.LAST_PER_SUBJECT:
+        first_seq = next(index.last_per_subject(filters), index.last_seq + 1)
+        return ConsumerState(first_seq, per_subject_until=index.last_seq)
+    return ConsumerState(index.first_seq)

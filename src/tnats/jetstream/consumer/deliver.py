@@ -1,0 +1,272 @@
+"""Deliveries: which messages go out next, to whom, and what is kept of that.
+
+Messages go out in runs: the next ones of the stream, as many as the requests and bounds allow, in one effect and one
+logged operation. Where each message has to be looked at (bytes bounds, pace, flow control, groups, the bound per
+subject, a redelivery) a run is of one; there is one way to send.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from tnats.jetstream.api import advisories
+from tnats.jetstream.consumer import state
+from tnats.jetstream.consumer.ack_timers import AckTimers
+from tnats.jetstream.consumer.acknowledge import Acknowledgements
+from tnats.jetstream.consumer.acks import ack_reply, reply_prefix
+from tnats.jetstream.consumer.ahead import Ahead
+from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
+from tnats.jetstream.consumer.core import Core
+from tnats.jetstream.consumer.effects import Delivery, Status, status_block
+from tnats.jetstream.consumer.push import FlowControl, Pace
+from tnats.jetstream.consumer.requests import PullRequest
+from tnats.jetstream.consumer.state import stretches
+from tnats.jetstream.consumer.subject_bound import SubjectBound
+from tnats.jetstream.consumer.waiting import WaitingRequests
+from tnats.limits import CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_LETTERS_MAX
+from tnats.subjects.tokens import to_bytes
+
+
+class Deliveries:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        core: Core,
+        ahead: Ahead,
+        timers: AckTimers,
+        bound: SubjectBound,
+        acks: Acknowledgements,
+        waiting: WaitingRequests,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._core = core
+        self._ahead = ahead
+        self._timers = timers
+        self._bound = bound
+        self._acks = acks
+        self._waiting = waiting
+        self._new_id = new_id
+        self._ack_prefix = reply_prefix(core.identity.stream, core.identity.consumer)
+        self._flow_prefix = f"$JS.FC.{core.identity.stream}.{core.identity.consumer}.".encode()
+        self.is_paused = False
+        self.is_bound = False
+        """Somebody listens on the deliver subject."""
+        self.heartbeat_due_ns = 0
+        """Of a push consumer."""
+        self.flow = FlowControl()
+        self._next_send_ns = 0
+
+    def use(self, config: ConsumerConfig, now_ns: int) -> None:
+        """Take over a configuration."""
+        self._target = to_bytes(config.deliver_subject)
+        self._pace = Pace(config)
+        self.heartbeat_due_ns = now_ns + config.idle_heartbeat_ns
+
+    def bind(self, is_bound: bool, now_ns: int) -> None:
+        """Somebody began, or nobody continues, to listen."""
+        self.is_bound = is_bound
+        self.heartbeat_due_ns = now_ns + self._core.config.idle_heartbeat_ns
+        self.flow = FlowControl()
+
+    # ------------------------------------------------------------------ a pass
+
+    def run(self, now_ns: int) -> None:
+        """Send what may be sent, up to the bound of a pass."""
+        if not self._is_wanted():
+            return
+        left = CONSUMER_DELIVERIES_PER_PASS_MAX
+        while left > 0:
+            seqs = self._next_run(left)
+            if not seqs:
+                self._waiting.end_no_wait()
+                return
+            if self._core.config.is_push:
+                sent_count = self._push(seqs, now_ns)
+            else:
+                if left == CONSUMER_DELIVERIES_PER_PASS_MAX:
+                    self._waiting.drop_deaf()
+                sent_count = self._serve(seqs, now_ns)
+            if not sent_count:
+                return
+            left -= sent_count
+
+    def has_more(self, now_ns: int) -> bool:
+        """Whether another pass could deliver at once."""
+        if not self._is_wanted() or not self._next_run(1) or self._next_send_ns > now_ns:
+            return False
+        return self._flow_is_open() if self._core.config.is_push else self._waiting.eligible() is not None
+
+    def next_send_ns(self, now_ns: int) -> int | None:
+        """When the pace lets the next message go, if that is later."""
+        return self._next_send_ns if self._next_send_ns > now_ns and not self.is_paused else None
+
+    def _is_wanted(self) -> bool:
+        return not self.is_paused and bool(self.is_bound if self._core.config.is_push else self._waiting)
+
+    # ------------------------------------------------------------------ which messages
+
+    def _next_run(self, count_max: int) -> Sequence[int]:
+        """The next messages to send: one given back or overdue, then one released, then new ones; empty: none."""
+        core = self._core
+        if len(core.state.outbox) >= CONSUMER_LETTERS_MAX:
+            return ()
+        for ready in (self._timers.ready, self._bound.released):
+            while ready:
+                seq = next(iter(ready))
+                if core.index.subject_of(seq) is not None:
+                    return (seq,)
+                self._acks.gone(seq)
+                ready.pop(seq, None)
+        if core.tracks_acks and core.config.max_ack_pending > 0:
+            count_max = min(count_max, core.config.max_ack_pending - len(core.state.pending))
+            if count_max <= 0:
+                return ()
+        if not self._bound.max_pending:
+            return self._ahead.peek_run(count_max)
+        seq = self._ahead.peek()
+        while seq and self._bound.holds_back(seq):
+            if seq not in core.state.held:
+                return ()
+            seq = self._ahead.peek()
+        return (seq,) if seq else ()
+
+    # ------------------------------------------------------------------ to whom
+
+    def _serve(self, seqs: Sequence[int], now_ns: int) -> int:
+        """Send to waiting requests; how many messages were sent, 0 if none may be now."""
+        turns = self._waiting.turns() if self._pace.is_free else None
+        if turns is None:
+            return self._serve_one(seqs[0], now_ns)
+        count = len(seqs)
+        for place, request in enumerate(turns):
+            count = min(count, place + len(turns) * request.messages_left)
+        seqs = seqs[:count]
+        self._send(seqs, self._deliveries(seqs, turns), now_ns)
+        self._waiting.served_in_turns(turns, count, now_ns)
+        return count
+
+    def _deliveries(self, seqs: Sequence[int], turns: deque[PullRequest]) -> list[Delivery]:
+        """Messages for requests in turns, by target."""
+        targets = dict.fromkeys(request.reply for request in islice(turns, len(seqs)))
+        if len(targets) == 1:
+            return [self._delivery(turns[0].reply, seqs)]
+        size = len(turns)
+        if len(targets) == min(size, len(seqs)):
+            return [self._delivery(target, seqs[place::size], place, size) for place, target in enumerate(targets)]
+        return [self._delivery(turns[place % size].reply, (seq,), place) for place, seq in enumerate(seqs)]
+
+    def _serve_one(self, seq: int, now_ns: int) -> int:
+        """Send to the request that may have the message; 1, or 0 if none may."""
+        core, waiting = self._core, self._waiting
+        while True:
+            request = waiting.eligible()
+            if request is None:
+                waiting.end_no_wait()
+                return 0
+            ts_ns = core.index.time_of(seq) or 0
+            if not self._may_send_at(ts_ns, seq, now_ns):
+                return 0
+            delivery = self._delivery(request.reply, (seq,))
+            size = self._size_of(delivery)
+            if request.bytes_left and size > request.bytes_left:
+                waiting.end(request, "409 Message Size Exceeds MaxBytes")
+                continue
+            break
+        delivery.pin_id, is_new_pin = waiting.groups.serve(request, now_ns + core.wall_offset_ns, now_ns)
+        if is_new_pin:
+            identity = core.identity
+            core.advise(
+                advisories.group_pinned(
+                    identity.account, identity.stream, identity.consumer, request.group, delivery.pin_id
+                )
+            )
+        self._send((seq,), [delivery], now_ns)
+        self._pace.sent(ts_ns, size, now_ns)
+        waiting.served(request, size, now_ns)
+        return 1
+
+    def _push(self, seqs: Sequence[int], now_ns: int) -> int:
+        """Send to the deliver subject; how many messages were sent, 0 if they have to wait."""
+        core = self._core
+        if self._pace.is_free and not core.config.flow_control:
+            self._send(seqs, [self._delivery(self._target, seqs)], now_ns)
+            self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
+            return len(seqs)
+        seq = seqs[0]
+        ts_ns = core.index.time_of(seq) or 0
+        if not self._flow_is_open() or not self._may_send_at(ts_ns, seq, now_ns):
+            return 0
+        delivery = self._delivery(self._target, (seq,))
+        size = self._size_of(delivery)
+        self._send((seq,), [delivery], now_ns)
+        self._pace.sent(ts_ns, size, now_ns)
+        self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
+        if core.config.flow_control:
+            self.flow.sent(size)
+            if self.flow.wants_request():
+                flow_subject = self._flow_prefix + self._new_id().encode()
+                self.flow.request(flow_subject, seq)
+                core.effects.sends.append(Status(self._target, status_block("100 FlowControl Request"), flow_subject))
+        return 1
+
+    def _flow_is_open(self) -> bool:
+        return not self._core.config.flow_control or self.flow.is_open()
+
+    def _may_send_at(self, ts_ns: int, seq: int, now_ns: int) -> bool:
+        if seq in self._timers.ready:
+            self._next_send_ns = 0
+            return True
+        self._next_send_ns = self._pace.earliest_ns(ts_ns)
+        return self._next_send_ns <= now_ns
+
+    # ------------------------------------------------------------------ sending
+
+    def _delivery(self, target: bytes, seqs: Sequence[int], place: int = 0, step: int = 1) -> Delivery:
+        """The next messages, from the one at `place` among them on, each `step` behind the other."""
+        current, seq = self._core.state, seqs[0]
+        is_again = seq in self._timers.ready
+        return Delivery(
+            target,
+            seqs,
+            current.deliveries_of(seq) + 1 if is_again else 1,
+            current.delivered_consumer_seq + 1 + place,
+            self._ahead.undelivered() - (0 if is_again else 1 + place),
+            step,
+            self._core.config.headers_only,
+        )
+
+    def _size_of(self, delivery: Delivery) -> int:
+        """Bytes that a delivery of one message counts: subject, reply, headers and payload."""
+        index, seq = self._core.index, delivery.seqs[0]
+        reply = ack_reply(self._ack_prefix, delivery, index.time_of(seq) or 0)
+        return len(index.subject_of(seq) or b"") + len(reply) + index.content_size(seq)
+
+    def _send(self, seqs: Sequence[int], deliveries: list[Delivery], now_ns: int) -> None:
+        """Have them sent, and note it: in the place where we are, the log, and the timers."""
+        core, first = self._core, seqs[0]
+        is_again = first in self._timers.ready
+        if is_again:
+            del self._timers.ready[first]
+        else:
+            if first not in core.state.held:
+                self._ahead.passed(seqs)
+            self._bound.released.pop(first, None)
+        wall_ns = now_ns + core.wall_offset_ns
+        consumer_seq = core.state.delivered_consumer_seq + 1
+        for start, count in stretches(seqs):
+            core.op(state.DELIVERED, start, count, consumer_seq, wall_ns)
+            consumer_seq += count
+        if core.tracks_acks:
+            if not is_again:
+                self._bound.count(first)
+            if core.config.ack_policy != AckPolicy.FLOW_CONTROL:
+                wait_ns = core.ack_wait_ns(core.state.deliveries_of(first))
+                self._timers.set_run(first, seqs[-1], now_ns, wait_ns)
+        else:
+            core.effects.done += seqs
+        core.last_delivered_ns = wall_ns
+        core.last_activity_ns = now_ns
+        core.effects.sends += deliveries
