@@ -200,6 +200,31 @@ def test_close_wakes_who_waits_for_room(stage: Stage) -> None:
     stage.run(scene)
 
 
+def test_a_close_with_unread_bytes_wakes_who_waits_for_room(stage: Stage) -> None:
+    """A task in `wait_writable` gets ConnectionBroken before long when the peer closes and has not read."""
+
+    async def scene(stage: Stage) -> None:
+        client, server = await stage.pair()
+        while client.write([RANDOM_BYTES]):
+            await stage.client.clock.sleep_ns(1_000_000)
+        broken = trio.Event()
+
+        async def wait_for_room() -> None:
+            with pytest.raises(ConnectionBroken):
+                while True:
+                    await client.wait_writable()
+                    client.write([RANDOM_BYTES])
+            broken.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for_room)
+            await stage.client.clock.sleep_ns(10_000_000)
+            server.close()
+            await broken.wait()
+
+    stage.run(scene)
+
+
 def test_writing_to_a_closed_peer_breaks(stage: Stage) -> None:
     """Once the peer has closed, writes are answered with a reset and raise ConnectionBroken before long."""
 

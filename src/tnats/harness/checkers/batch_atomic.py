@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tnats.harness.checkers.evidence import Evidence, Replica, Result, result
-from tnats.harness.checkers.removal import doomed
+from tnats.harness.checkers.removal import Removals, doomed
 from tnats.harness.history import Operation
 
 
@@ -28,7 +28,7 @@ def faults(evidence: Evidence) -> Iterator[str]:
             yield from of_batch(replica, batch, place, gone)
 
 
-def of_batch(replica: Replica, batch: Operation, place: dict[str, int], gone: set[int]) -> Iterator[str]:
+def of_batch(replica: Replica, batch: Operation, place: dict[str, int], gone: Removals) -> Iterator[str]:
     values: list[str] = batch.value
     found = {at: place[value] for at, value in enumerate(values) if value in place}
     name = f"batch {values[0]} to {values[-1]}"

@@ -8,7 +8,7 @@ may be gone if the server names it lost. Cost: O(n log n). Source: the contract'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -36,24 +36,32 @@ def check(evidence: Evidence, limits: Limits | None = None) -> Result:
     )
 
 
-def doomed(evidence: Evidence) -> set[int]:
-    """Sequences whose removal somebody asked for, with whatever result."""
-    found: set[int] = set()
-    for operation in evidence.history.operations("remove", "purge"):
-        if operation.is_failed:
-            continue
-        found.update([operation.value] if operation.f == "remove" else range(1, operation.value))
-    return found
+@attrs.frozen
+class Removals:
+    """Sequences that are to be gone: single ones, and all below one."""
+
+    single: frozenset[int]
+    below: int
+
+    def __contains__(self, seq: int) -> bool:
+        return seq < self.below or seq in self.single
 
 
-def removed(evidence: Evidence) -> Mapping[int, Operation]:
-    """Sequences whose removal was acknowledged."""
-    found: dict[int, Operation] = {}
-    for operation in evidence.history.operations("remove", "purge"):
-        if operation.is_ok:
-            seqs = [operation.value] if operation.f == "remove" else range(1, operation.value)
-            found.update(dict.fromkeys(seqs, operation))
-    return found
+def removals(operations: Iterable[Operation]) -> Removals:
+    """What these removals and purges take away."""
+    found = list(operations)
+    single = frozenset(operation.value for operation in found if operation.f == "remove")
+    return Removals(single, max((operation.value for operation in found if operation.f == "purge"), default=0))
+
+
+def doomed(evidence: Evidence) -> Removals:
+    """What somebody asked to have removed, with whatever result."""
+    return removals(op for op in evidence.history.operations("remove", "purge") if not op.is_failed)
+
+
+def removed(evidence: Evidence) -> Removals:
+    """What was removed with an acknowledgement."""
+    return removals(op for op in evidence.history.operations("remove", "purge") if op.is_ok)
 
 
 def faults(evidence: Evidence, limits: Limits) -> Iterator[str]:
@@ -86,10 +94,10 @@ def strangers(evidence: Evidence, replica: Replica) -> Iterator[str]:
 
 
 def risen(evidence: Evidence, replica: Replica) -> Iterator[str]:
-    for seq, operation in removed(evidence).items():
-        stored = replica.messages.get(seq)
-        if stored is not None:
-            yield f"{replica.node} holds {stored.value} at {seq}, whose removal was acknowledged ({operation.f})"
+    gone = removed(evidence)
+    for seq, stored in replica.messages.items():
+        if seq in gone:
+            yield f"{replica.node} holds {stored.value} at {seq}, whose removal was acknowledged"
 
 
 def missing(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[str]:

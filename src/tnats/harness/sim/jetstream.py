@@ -31,6 +31,7 @@ from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.faults import Fault
 from tnats.harness.history import History, Recorder
 from tnats.harness.scenario import Violation
+from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.drill import MILLISECOND_NS, Drill
 from tnats.harness.sim.jetstream_reading import read_stream, store_content
@@ -60,6 +61,8 @@ PART_BYTES, SEGMENT_BYTES = 32 * 1024, 16 * 1024
 """The tiny profile."""
 LOST = re.compile(r"lost stream/\d+/\$G/(\S+) (\d+)(?:-(\d+))? ")
 """What the log says of sequences whose messages did not outlive a power loss."""
+MARK = re.compile(rb"c\d+-\d+[ \"\r]")
+"""The value of a message, with what follows it."""
 LOOK_NS = SECOND_NS // 5
 SYNC_INTERVAL_NS = 2 * SECOND_NS
 
@@ -90,7 +93,11 @@ class JetStreamDrill(Drill):
     """See the module. A subclass says what the streams are, what workers do, and how that is judged."""
 
     kinds: ClassVar[tuple[str, ...]] = (*NETWORK_KINDS, *PROCESS_KINDS, *CLOCK_KINDS, *DISK_KINDS)
-    probes: ClassVar[tuple[str, ...]] = (*kinds, "a crash was tried on a copy of the disk")
+    probes: ClassVar[tuple[str, ...]] = (
+        *kinds,
+        "a crash was tried on a copy of the disk",
+        "an acknowledgement was audited",
+    )
     calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "what_if": 0, "sync": "always"}
     CLIENTS: ClassVar[tuple[int, ...]] = (2, 3)
     OPERATIONS: ClassVar[tuple[int, int]] = (25, 70)
@@ -108,6 +115,7 @@ class JetStreamDrill(Drill):
         """(events of the history until then, what a power loss at that moment would have left)"""
         self.power_losses_ns: list[int] = []
         self.servers: list[Node] = []
+        self.audit: AckAudit | None = None
         self._world: World
         self._start_ns = 0
         self._rng: random.Random
@@ -203,6 +211,9 @@ class JetStreamDrill(Drill):
         self._rng = chance_stream(world.seed, "what if")
         machine = world.node(SERVER)
         self.recording.note(SERVER, "start", "starts")
+        if self.plan.word("sync") == "always":
+            self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._content_of)
+            machine.host.on_write = self.audit.on_write
         machine.start(self.serve)
         names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
         self.recorder = Recorder(world.now_ns, len(names))
@@ -213,6 +224,18 @@ class JetStreamDrill(Drill):
             self.workers[name] = self.worker_kind(self, name, number, own)
             self.recording.note(name, "start", "starts")
             world.node(name).start(self.workers[name].run)
+
+    def _content_of(self, stream: str, seq: int) -> bytes | None:
+        """What in the store's files tells a message from all others."""
+        jetstream = self.servers[-1].jetstream
+        if jetstream is None or stream not in jetstream.accounts["$G"].streams:
+            return None
+        try:
+            message = jetstream.accounts["$G"].streams[stream].store.load_nowait(seq)
+        except (KeyError, TnatsError):
+            return None
+        found = None if message is None else MARK.search(message.headers + message.payload)
+        return None if found is None else found[0]
 
     def struck(self, fault: Fault) -> None:
         self.recorder.nemesis(fault.kind, str(fault))
@@ -377,6 +400,10 @@ class JetStreamDrill(Drill):
     def judge(self, world: World) -> Iterator[Violation]:
         if not any(kind in self.ledger.kinds for kind in FATAL_KINDS):  # a start that its disk refuses is fatal
             yield from log_violations(world.nodes[SERVER])
+        if self.audit is not None:
+            self.recording.probe("an acknowledgement was audited", self.audit.audited_count)
+            for text in self.audit.volatile:
+                yield Violation(text, rule="C29 volatile")
         for evidence in self.evidence():
             for result in self.results(evidence):
                 if result.verdict == "violated":

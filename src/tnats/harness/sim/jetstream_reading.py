@@ -31,7 +31,7 @@ def stored(subject: str, time_ns: int, headers: dict[str, list[str]] | None, dat
 
 async def read_stream(js: JetStream, name: str, label: str) -> Replica:
     """All messages of a stream, through direct gets; the stream allows them."""
-    info = await js.stream(name).info(deleted_details=True)
+    info = await js.stream(name).info()
     replica = Replica(label, {}, info.state.last_seq)
     seq = max(1, info.state.first_seq)
     while seq <= info.state.last_seq:

@@ -6,8 +6,8 @@ Classes of a run, computed and not chosen (for one node that acknowledges what i
 |---|---|---|
 | B0 | no fault of storage | everything; no alarm |
 | B1 | power loss, full or failing disk that says so | nothing acknowledged is lost |
-| B3 | bytes at rest were damaged once; no other copy | damage is an error that names it, the rest is served |
-| B4 | what nobody could notice: lying syncs, old disks, damage in several places | nothing is made up |
+| B3 | bytes were damaged or a write went astray; no other copy | damage is an error that names it, the rest is served |
+| B4 | what nobody could notice: lying syncs, old disks, every write of a while gone astray | nothing is made up |
 
 A plan has a budget (`budget` = one of these): faults that would go beyond it are refused. B2 (damage that another
 replica repairs) needs a second copy.
@@ -31,7 +31,6 @@ CLASS_OF_KIND = {
     "D_TRUNC": "B3",
     "D_ZERO": "B3",
     "D_SWAPFILE": "B3",
-    "D_MISDIRECT": "B3",
     "D_STALE": "B4",
     "D_LYING": "B4",
     "D_WIPE": "B4",
@@ -45,6 +44,10 @@ def class_of(fault: Fault) -> str:
         # A sync that fails freezes the store, also where the pages count as clean afterwards (as on Linux): the next
         # start writes again what it cannot prove. Only a sync that lies is beyond the contract.
         return "B4" if fault.word("variant", "sticky") == "silent" else "B1"
+    if fault.kind == "D_MISDIRECT":
+        # One write that lands elsewhere is damage at two places. A disk that puts every write of a while elsewhere
+        # and says that all is synced is lying: what was acknowledged in that while stands nowhere.
+        return "B3" if fault.number("times_count", 0) == 1 else "B4"
     return CLASS_OF_KIND.get(fault.kind, "B0")
 
 
@@ -66,6 +69,4 @@ class Ledger:
     def enter(self, fault: Fault) -> None:
         """A fault is carried out."""
         self.kinds[fault.kind] = self.kinds.get(fault.kind, 0) + 1
-        entered = class_of(fault)
-        # One damaged place is told from the other traces of what was there; two may have been all of them.
-        self.reached = max(self.reached, "B4" if entered == self.reached == "B3" else entered)
+        self.reached = max(self.reached, class_of(fault))

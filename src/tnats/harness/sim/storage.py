@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import ClassVar
 
+import attrs
 import trio
 
 from tnats.errors import TnatsError
-from tnats.harness.faults import AfterAcks, Anchor, BeforeCall
+from tnats.harness.faults import AfterAcks, Anchor, BeforeCall, Fault
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
 from tnats.harness.sim.drill import MILLISECOND_NS, Drill
@@ -32,6 +33,7 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import Fail, SyncFault
 from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.world import World
+from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.errors import DataDamaged, StorageError, StoreBusy, StoreFull
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
@@ -43,6 +45,13 @@ DIRECTORY = "/data"
 OPTIONS = StoreOptions(JournalOptions(part_bytes=16 * 1024), StreamLogOptions(segment_bytes=9 * 1024))
 RETRY_NS = SECOND_NS // 20
 SIZES = (0, 50, 600, 5000)
+
+
+def astray_once(rng: random.Random, fault: Fault) -> Fault:
+    """Most often one write lands elsewhere, and not all of a while."""
+    if fault.kind != "D_MISDIRECT" or rng.random() < 0.2:
+        return fault
+    return attrs.evolve(fault, parameters={**fault.parameters, "times_count": 1})
 
 
 class StepClock:
@@ -63,9 +72,12 @@ class StepClock:
 
 
 @asynccontextmanager
-async def running_store(disk: Disk, clock: Clock, entropy: random.Random, boot_id: str) -> AsyncIterator[Store]:
+async def running_store(
+    disk: Disk, clock: Clock, entropy: random.Random, boot_id: str, cipher: str
+) -> AsyncIterator[Store]:
     """The store with its task; closed in order at the end."""
-    store = await open_store(disk, clock, entropy.randbytes, DIRECTORY, boot_id=boot_id, options=OPTIONS)
+    options = attrs.evolve(OPTIONS, encryption=Encryption("a key", Cipher(cipher)) if cipher else None)
+    store = await open_store(disk, clock, entropy.randbytes, DIRECTORY, boot_id=boot_id, options=options)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.run)
         yield store
@@ -73,9 +85,10 @@ async def running_store(disk: Disk, clock: Clock, entropy: random.Random, boot_i
     await store.close()
 
 
-async def opened(store: Store, name: str) -> OpenStream:
+async def opened(store: Store, name: str, *, is_packing: bool) -> OpenStream:
     """A stream with what its log says applied."""
     stream = await store.open_stream(name)
+    stream.log.is_packing = is_packing
     for entry in await stream.commit.replay():
         await apply(stream, entry.index, None if entry.body is None else bytes(entry.body))
     stream.log.end_recovery()
@@ -112,11 +125,11 @@ async def content_of(stream: OpenStream, life: Life) -> dict[int, str]:
     return found
 
 
-async def read_store(store: Store, lives: dict[str, Life], when: str) -> Reading:
+async def read_store(store: Store, lives: dict[str, Life], when: str, *, is_packing: bool) -> Reading:
     """Open and read every stream."""
     content: dict[str, dict[int, str]] = {}
     for name, life in lives.items():
-        content[name] = await content_of(await opened(store, name), life)
+        content[name] = await content_of(await opened(store, name, is_packing=is_packing), life)
     return Reading(when, content, store.health())
 
 
@@ -125,7 +138,7 @@ class StorageDrill(Drill):
 
     kinds: ClassVar[tuple[str, ...]] = ("D_POWER", "P_KILL", "P_TERM", "D_SLOW", "P_SLOWCPU", "P_PAUSE")
     budget: ClassVar[str] = "B1"
-    calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "what_if": 0, "streams": 1}
+    calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "what_if": 0, "streams": 1, "packing": 0, "cipher": ""}
 
     def __init__(self, plan: Plan | None = None) -> None:
         super().__init__(plan)
@@ -154,12 +167,14 @@ class StorageDrill(Drill):
             "policy": rng.choice(("random", "random", "priority", "fifo")),
             "buggify": rng.choice((0, 1)),
             "what_if": rng.choice((0, 100, 300)),
+            "packing": rng.choice((0, 1)),
+            "cipher": rng.choice(("", "", *Cipher)),
             "budget": cls.budget,
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         names = [f"s{number}" for number in range(1, int(parameters["streams"]) + 1)]
         scene = Scene([], [SERVER], duration_ns, files=("any", "any", "wal", "block"))
-        faults = draw_faults(rng, scene, cls.kinds, cls.anchor)
+        faults = tuple(astray_once(rng, fault) for fault in draw_faults(rng, scene, cls.kinds, cls.anchor))
         return Plan(cls.name(), seed, parameters, faults, tuple(cls.draw_operations(rng, names, duration_ns)))
 
     @staticmethod
@@ -205,12 +220,13 @@ class StorageDrill(Drill):
             async with self._store(runtime, entropy) as store:
                 self._open_failure = ""
                 if self._phase == "read":
-                    self.readings.append(await read_store(store, self.lives, self._when()))
+                    self.readings.append(await read_store(store, self.lives, self._when(), is_packing=self._is_packing))
                     return
                 with runtime.process.signals() as signals:
                     async with trio.open_nursery() as nursery:
                         for name in self.lives:
-                            nursery.start_soon(self._write, runtime, store, await opened(store, name))
+                            stream = await opened(store, name, is_packing=self._is_packing)
+                            nursery.start_soon(self._write, runtime, store, stream)
                         await signals.next()
                         nursery.cancel_scope.cancel()
         except* (StorageError, DiskError) as group:
@@ -219,7 +235,15 @@ class StorageDrill(Drill):
             self.recording.probe("the store stopped or did not open")
 
     def _store(self, runtime: Runtime, entropy: random.Random) -> AbstractAsyncContextManager[Store]:
-        return running_store(runtime.disk, runtime.clock, entropy, runtime.process.boot_id())
+        return running_store(runtime.disk, runtime.clock, entropy, runtime.process.boot_id(), self._cipher)
+
+    @property
+    def _is_packing(self) -> bool:
+        return self.plan.parameters.get("packing") == 1
+
+    @property
+    def _cipher(self) -> str:
+        return str(self.plan.parameters.get("cipher", ""))
 
     def _when(self) -> str:
         return f"start {self._world.nodes[SERVER].life_count}"
@@ -327,8 +351,8 @@ class StorageDrill(Drill):
         when = f"after a power loss at {self._world.now_ns() / SECOND_NS:.6f} s"
         clock = StepClock(node.oscillator.wall_ns())
         try:
-            async with running_store(SimDisk(drive, clock), clock, drive.rng, "side") as store:  # type: ignore[arg-type]
-                reading = await read_store(store, lives, when)
+            async with running_store(SimDisk(drive, clock), clock, drive.rng, "side", self._cipher) as store:  # type: ignore[arg-type]
+                reading = await read_store(store, lives, when, is_packing=self._is_packing)
         except* TnatsError as group:
             reading = Reading(when, {}, [], str(group.exceptions[0]))
         self.lives_then.append((lives, reading))

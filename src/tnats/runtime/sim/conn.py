@@ -162,6 +162,8 @@ class SimConn:
         data = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
         if len(data) > room:
             data = data[:room]
+        if data and self.host.on_write is not None:
+            self.host.on_write(data)
         if data:
             self._trace.add(kinds.WRITE, self.number, zlib.crc32(data) << 24 | len(data))
             self._queue += data
@@ -192,11 +194,14 @@ class SimConn:
         self._trace.add(kinds.CLOSE, self.number, reset)
         if self.poller is not None:
             self.poller.remove(self)
+        unread_count = len(self._inbox)
         self._inbox.clear()
         self._writers.unpark_all()
         if self._broken is not None:
             self._forget()
             return
+        if unread_count and not reset:
+            self._took(unread_count)  # so that who waits for room goes on writing, and hears of the end by a reset
         self._broken = "closed"
         if reset:
             self._queue.clear()

@@ -29,6 +29,8 @@ class Host:
         self.up = True
         self.listeners: dict[int, SimListener] = {}
         self.conns: dict[SimConn, None] = {}
+        self.on_write: Callable[[bytes], None] | None = None
+        """Told of the bytes of every write to a connection, as they leave the process."""
         self._port_next = EPHEMERAL_PORT_FIRST
 
     def free_port(self) -> int:
@@ -81,6 +83,7 @@ class Fabric:
         self._seed = seed
         self._hosts: dict[str, Host] = {}
         self._by_address: dict[str, Host] = {}
+        self._address_count = 0
         self._links: dict[tuple[str, str, int], Link] = {}
         self._guards: list[RuleGuard] = []
 
@@ -91,6 +94,14 @@ class Fabric:
         self._hosts[name] = host
         self._by_address[host.address] = host
         return host
+
+    def move(self, host: Host) -> str:
+        """Give a host that is down another address, under its old name; returns it."""
+        del self._by_address[host.address]
+        self._address_count += 1
+        host.address = f"10.1.{self._address_count // 250}.{self._address_count % 250 + 1}"
+        self._by_address[host.address] = host
+        return host.address
 
     def host_at(self, address: str) -> Host | None:
         """The host with this numeric address."""

@@ -269,6 +269,67 @@ def test_reset_between_hosts() -> None:
     play(scene)
 
 
+def test_a_hung_up_end_is_broken_and_the_other_gets_what_was_sent() -> None:
+    """The own end raises in every call and wakes who waits for room; the other end reads all bytes, then the end."""
+
+    async def scene(world: World, runtime: Runtime, a: Conn, b: Conn) -> None:
+        a.write([b"before"])
+        b.write([b"unread"])
+        await world.sleep_ns(SECOND_NS)
+        (conn,) = world.fabric.conns_between("a", "b")
+        conn.hang_up()
+        conn.hang_up()
+        assert read(a) == b"unread"
+        with pytest.raises(ConnectionBroken, match="reset by peer"):
+            a.read_into(bytearray(10))
+        with pytest.raises(ConnectionBroken):
+            a.write([b"x"])
+        await world.sleep_ns(SECOND_NS)
+        assert read(b) == b"before"
+        assert b.read_into(bytearray(10)) == 0
+
+    play(scene)
+
+
+def test_a_hung_up_end_wakes_its_writer() -> None:
+    """A task that waits for room at the end that is hung up hears of it at once."""
+
+    async def scene(world: World, runtime: Runtime, a: Conn, b: Conn) -> None:
+        while a.write([bytes(SEND_BUFFER_BYTES)]):
+            await world.sleep_ns(SECOND_NS)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def wait() -> None:
+                with pytest.raises(ConnectionBroken):
+                    await a.wait_writable()
+
+            await world.sleep_ns(SECOND_NS)
+            (conn,) = world.fabric.conns_between("a", "b")
+            conn.hang_up()
+
+    play(scene)
+
+
+def test_a_moved_host_is_found_under_its_name() -> None:
+    """After a move the old address is nobody's; the name leads to the new one."""
+
+    async def scene(world: World, runtime: Runtime, a: Conn, b: Conn) -> None:
+        machine = world.nodes["b"]
+        old = machine.host.address
+        machine.kill()
+        new = world.fabric.move(machine.host)
+        machine.start()
+        assert new != old
+        assert world.fabric.host_at(old) is None
+        with pytest.raises(NetworkError):
+            await runtime.network.connect(old, 4222, timeout_ns=SECOND_NS)
+        conn = await runtime.network.connect("b", 4222, timeout_ns=SECOND_NS)
+        assert conn.peer[0] == new
+
+    play(scene)
+
+
 def test_rules_of_one_port_leave_others_alone() -> None:
     """A rule for a service port does not touch connections to other ports."""
 
