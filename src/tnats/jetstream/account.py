@@ -14,10 +14,11 @@ import trio
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.advisories import Advisory, consumer_action, stream_action
-from tnats.jetstream.api.direct import DirectGets
+from tnats.jetstream.api.direct import DirectGetService
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
+from tnats.jetstream.api.subjects import api_forms
 from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject
@@ -42,8 +43,6 @@ from tnats.storage.errors import StorageError
 from tnats.subjects.tokens import subjects_overlap, to_bytes
 
 FLOW_PREFIX = b"$JS.FC."
-DIRECT_GET_QUEUE = b"_sys_"
-"""Whoever can answer a direct get is a member; one of them does."""
 
 
 class AccountService:
@@ -58,8 +57,7 @@ class AccountService:
         self._by_ack_prefix: dict[bytes, ConsumerService] = {}
         self._by_pull_subject: dict[bytes, ConsumerService] = {}
         self._pull_subscriptions: dict[bytes, list[Any]] = {}
-        self._direct: dict[bytes, DirectGets] = {}
-        self._direct_subscriptions: dict[str, list[Any]] = {}
+        self._direct = DirectGetService(host, bus)
         self._bound: dict[bytes, dict[str, ConsumerService]] = {}
         """Push consumers by deliver subject."""
         self._changing = trio.Lock()
@@ -67,7 +65,6 @@ class AccountService:
         self._post = Post(bus, host.nuid)
         self._acks: Client | None = None
         self._pulls = bus.client("pulls", self._on_pulls)
-        self._gets = bus.client("direct gets", self._on_direct_gets)
         bus.on_interest(self._on_interest)
 
     @property
@@ -85,11 +82,11 @@ class AccountService:
 
     def _start(self, stream: StreamService) -> None:
         stream.start()
-        self._offer_direct_gets(stream)
+        self._direct.offer(stream)
 
     def stop(self) -> None:
         """Take in nothing more."""
-        for client in (self._acks, self._sender, self._pulls, self._gets):
+        for client in (self._acks, self._sender, self._pulls, self._direct):
             if client is not None:
                 client.close()
         self._post.close()
@@ -133,34 +130,6 @@ class AccountService:
                 touched[consumer.record.number] = consumer
         for consumer in touched.values():
             consumer.settle()
-
-    def _on_direct_gets(self, batch: list[Inbound]) -> None:
-        for message in batch:
-            _, _, rest = message.subject.partition(b".DIRECT.GET.")
-            gets = self._direct.get(rest.partition(b".")[0])
-            if gets is not None:
-                gets.deliver(message)
-
-    def _api_forms(self, tail: str) -> list[bytes]:
-        """The subjects of a call: with the server's domain, there are two."""
-        domain = self.host.options.domain
-        return [to_bytes(f"$JS.API.{tail}"), *([to_bytes(f"$JS.{domain}.API.{tail}")] if domain else [])]
-
-    def _offer_direct_gets(self, stream: StreamService) -> None:
-        name = to_bytes(stream.name)
-        if stream.config.allow_direct and name not in self._direct:
-            self._direct[name] = DirectGets(self.host, stream, self._gets)
-            patterns = [*self._api_forms(f"DIRECT.GET.{stream.name}"), *self._api_forms(f"DIRECT.GET.{stream.name}.>")]
-            self._direct_subscriptions[stream.name] = [
-                self._gets.subscribe(pattern, DIRECT_GET_QUEUE) for pattern in patterns
-            ]
-        elif not stream.config.allow_direct:
-            self._end_direct_gets(stream)
-
-    def _end_direct_gets(self, stream: StreamService) -> None:
-        self._direct.pop(to_bytes(stream.name), None)
-        for subscription in self._direct_subscriptions.pop(stream.name, ()):
-            self._gets.end_subscription(subscription)
 
     def _on_flow_answers(self, batch: list[Inbound]) -> None:
         for message in batch:
@@ -247,7 +216,7 @@ class AccountService:
                 await stream.reconfigure(checked)
             except (StorageError, DiskError) as failure:
                 return errors.STREAM_UPDATE(err=str(failure))
-        self._offer_direct_gets(stream)
+        self._direct.offer(stream)
         stream.sweep()
         self.advise([stream_action(stream.name, "modify", self.host.options.domain or None)])
         return stream
@@ -266,7 +235,7 @@ class AccountService:
                 self._forget(consumer)
                 consumer.stop(CONSUMER_DELETED)
             stream.stop()
-            self._end_direct_gets(stream)
+            self._direct.end(stream)
             try:
                 for consumer in stream.consumers.values():
                     await self._drop_log(consumer.record.group)
@@ -453,7 +422,7 @@ class AccountService:
 
     def _remember(self, consumer: ConsumerService) -> None:
         self._by_ack_prefix[_ack_prefix(consumer)] = consumer
-        for subject in self._api_forms(f"CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}"):
+        for subject in api_forms(f"CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}", self.host.options.domain):
             self._by_pull_subject[subject] = consumer
             self._pull_subscriptions.setdefault(_ack_prefix(consumer), []).append(self._pulls.subscribe(subject))
         if consumer.config.is_push:
@@ -482,6 +451,4 @@ def _unsupported(config: StreamConfig) -> ApiError | None:
     if any(origin.external is not None for origin in origins):
         text = "mirrors and sources of other accounts or domains are not supported by this server yet"
         return errors.STREAM_INVALID_CONFIG(err=text)
-    if config.sources and config.allow_msg_counter:
-        return errors.STREAM_INVALID_CONFIG(err="sources of counter streams are not supported by this server yet")
     return None

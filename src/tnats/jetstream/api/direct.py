@@ -5,7 +5,7 @@ A request for one message that is at hand is answered in the call that brought i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -13,16 +13,17 @@ from tnats.jetstream.api import fields
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import JSApiMsgGetRequest
 from tnats.jetstream.api.streams import find_message
+from tnats.jetstream.api.subjects import api_forms
 from tnats.jetstream.api.times import format_time
 from tnats.jetstream.consumer.effects import status_block
 from tnats.jetstream.host import Host
-from tnats.jetstream.ports import Client
+from tnats.jetstream.ports import Bus, Client
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import DIRECT_GET_SUBJECTS_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.message_log import Message
-from tnats.subjects.tokens import subject_matches, to_bytes
+from tnats.subjects.tokens import subject_matches, to_bytes, to_text
 from tnats.wire.headers import VERSION_LINE, get_header
 
 if TYPE_CHECKING:
@@ -32,12 +33,74 @@ PREFIX = b"$JS.API.DIRECT.GET."
 NOT_FOUND = status_block("404 Message Not Found")
 
 
-class DirectGets:
-    """Answers the direct gets of one stream."""
+QUEUE = b"_sys_"
+"""Whoever can answer a direct get is a member; one of them does."""
 
-    def __init__(self, host: Host, stream: StreamService, client: Client) -> None:
+
+class DirectGetService:
+    """The direct gets of an account: who answers for which stream.
+
+    A stream answers for itself if it allows that, and a mirror for its origin. Of those on this server the stream
+    itself is asked if it is there: it knows the newest messages.
+    """
+
+    def __init__(self, host: Host, bus: Bus) -> None:
+        self._host = host
+        self._client = bus.client("direct gets", self._deliver)
+        self._answering: dict[bytes, dict[str, DirectGets]] = {}
+        """By the name that is asked for, then by the name of the stream that answers."""
+        self._subscriptions: dict[bytes, list[Any]] = {}
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._client.close()
+
+    def offer(self, stream: StreamService) -> None:
+        """Answer what a stream's configuration allows, and nothing else."""
+        config = stream.config
+        names = [config.name] if config.allow_direct else []
+        if config.mirror is not None and config.mirror_direct and config.mirror.external is None:
+            names.append(config.mirror.name)
+        for name in [to_text(name) for name, found in self._answering.items() if stream.name in found]:
+            if name not in names:
+                self._withdraw(name, stream)
+        for name in names:
+            found = self._answering.setdefault(to_bytes(name), {})
+            found.setdefault(stream.name, DirectGets(self._host, stream, name, self._client))
+            if to_bytes(name) not in self._subscriptions:
+                domain = self._host.options.domain
+                patterns = [*api_forms(f"DIRECT.GET.{name}", domain), *api_forms(f"DIRECT.GET.{name}.>", domain)]
+                self._subscriptions[to_bytes(name)] = [self._client.subscribe(pattern, QUEUE) for pattern in patterns]
+
+    def end(self, stream: StreamService) -> None:
+        """A stream is gone."""
+        for name in [to_text(name) for name, found in self._answering.items() if stream.name in found]:
+            self._withdraw(name, stream)
+
+    def _withdraw(self, name: str, stream: StreamService) -> None:
+        found = self._answering[to_bytes(name)]
+        del found[stream.name]
+        if not found:
+            del self._answering[to_bytes(name)]
+            for subscription in self._subscriptions.pop(to_bytes(name)):
+                self._client.end_subscription(subscription)
+
+    def _deliver(self, batch: list[Inbound]) -> None:
+        for message in batch:
+            _, _, rest = message.subject.partition(b".DIRECT.GET.")
+            name = rest.partition(b".")[0]
+            found = self._answering.get(name)
+            if found is not None:
+                (found.get(to_text(name)) or next(iter(found.values()))).deliver(message)
+
+
+class DirectGets:
+    """Answers the direct gets for `name` from one stream."""
+
+    def __init__(self, host: Host, stream: StreamService, name: str, client: Client) -> None:
         self._host = host
         self._stream = stream
+        self._name = to_bytes(name)
         self._client = client
 
     def deliver(self, message: Inbound) -> None:
@@ -58,9 +121,8 @@ class DirectGets:
 
     def _parse(self, message: Inbound) -> JSApiMsgGetRequest | str:
         body = message.data[message.header_size :]
-        name = to_bytes(self._stream.name)
         subject = message.subject[message.subject.index(b".DIRECT.GET.") + len(b".DIRECT.GET.") :]
-        last_by = subject[len(name) + 1 :]
+        last_by = subject[len(self._name) + 1 :]
         if not body and not last_by:
             return "408 Empty Request"
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -34,6 +35,8 @@ class Kind:
     """How one value stands in JSON. `type_name` is the name error texts give it."""
 
     type_name = ""
+    judges_null = False
+    """Whether null is a value for it like any other, and not "not given"."""
 
     def decode(self, value: Any, where: str, strict: bool) -> Any:
         """The Python value; raises DecodeError. `where` is the dotted place, root first."""
@@ -52,18 +55,32 @@ class Kind:
         return False
 
 
+class _Fraction(float):
+    """A number that is not written as an integer; it remembers how it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Fraction:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def _written(value: Any) -> str:
+    """A JSON value as it was written, nearly."""
+    return value.text if isinstance(value, _Fraction) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def mismatch(value: Any, where: str, type_name: str) -> str:
     """The text for a value of the wrong JSON type at `where`."""
     found = {str: "string", bool: "bool", list: "array", dict: "object"}.get(type(value))
     if found is None:
-        found = f"number {_number(value)}" if "int" in type_name else "number"
+        found = f"number {_written(value)}" if type_name in _INTEGER_NAMES else "number"
     if "." not in where:
         return f"json: cannot unmarshal {found} into Go value of type server.{where}"
+    if where.rpartition(".")[2].isdigit():
+        return f"json: cannot unmarshal {found} into {where} of type {type_name}"
     return f"json: cannot unmarshal {found} into Go struct field {where} of type {type_name}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 2**63 and value == int(value) else str(value)
 
 
 class _Text(Kind):
@@ -107,7 +124,7 @@ class _Time(Kind):
 
     def decode(self, value: Any, where: str, strict: bool) -> int | None:
         if type(value) is not str:
-            raise DecodeError("Time.UnmarshalJSON: input is not a JSON string")
+            raise DecodeError(mismatch(value, where, self.type_name))
         ns = parse_time(value)
         if ns is None:
             raise DecodeError(
@@ -147,16 +164,24 @@ class Choice(Kind):
     `complaint` is the text for another word, with `{raw}` for its JSON and `{quoted}` for that in quotes.
     """
 
-    def __init__(self, words: type[enum.StrEnum], complaint: str = "can not unmarshal {quoted}") -> None:
+    judges_null = True
+
+    def __init__(
+        self, words: type[enum.StrEnum], complaint: str = "can not unmarshal {quoted}", *, is_text: bool = False
+    ) -> None:
+        """`is_text`: what is no text at all is complained of as such."""
         self.words = words
         self.complaint = complaint
+        self.is_text = is_text
 
     def decode(self, value: Any, where: str, strict: bool) -> enum.StrEnum:
         if type(value) is str:
             for word in self.words:
                 if word.value == value:
                     return word
-        raw = orjson.dumps(value).decode()
+        if self.is_text and type(value) is not str and value is not None:
+            raise DecodeError(mismatch(value, where, "").partition(" into ")[0] + " into Go value of type string")
+        raw = _written(value)
         raise DecodeError(self.complaint.format(raw=raw, quoted=quoted(raw)))
 
     def encode(self, value: enum.StrEnum) -> str:
@@ -172,12 +197,12 @@ class ListOf(Kind):
     def __init__(self, item: Kind, *, items_nullable: bool = False) -> None:
         self.item = item
         self.items_nullable = items_nullable
-        self.type_name = f"[]{item.type_name}"
+        self.type_name = f"[]{'*' * items_nullable}{item.type_name}"
 
     def decode(self, value: Any, where: str, strict: bool) -> list[Any]:
         if type(value) is not list:
             raise DecodeError(mismatch(value, where, self.type_name))
-        return [self._item(item, where, strict) for item in value]
+        return [self._item(item, f"{where}.{index}", strict) for index, item in enumerate(value)]
 
     def _item(self, value: Any, where: str, strict: bool) -> Any:
         if value is None:
@@ -208,11 +233,11 @@ class MapOf(Kind):
 
 
 class Record(Kind):
-    """A nested record."""
+    """A nested record. `type_name`: what error texts call it, where that is another name than ours."""
 
-    def __init__(self, record: type[Any]) -> None:
+    def __init__(self, record: type[Any], type_name: str = "") -> None:
         self.record = record
-        self.type_name = f"server.{record.__name__}"
+        self.type_name = f"server.{type_name or record.__name__}"
 
     def decode(self, value: Any, where: str, strict: bool) -> Any:
         if type(value) is not dict:
@@ -229,6 +254,8 @@ class Record(Kind):
 class Inline(Record):
     """A record whose keys stand among those of its parent (`StreamInfo` in its answers); never decoded."""
 
+
+_INTEGER_NAMES = frozenset({"int", "int32", "int64", "uint64", "time.Duration"})
 
 TEXT = _Text()
 BOOL = _Bool()
@@ -311,7 +338,7 @@ def _decode_object(record: type[T], value: Mapping[str, Any], where: str, strict
                 raise DecodeError(f"json: unknown field {quoted(key)}")
             continue
         name, row = found
-        if item is None:
+        if item is None and not row.kind.judges_null:
             values.pop(name, None)
             continue
         values[name] = row.kind.decode(item, f"{where}.{row.key}", strict)
@@ -326,6 +353,15 @@ def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise DecodeError(str(error)) from None
+    try:
+        return _decode_value(record, value, strict)
+    except DecodeError:
+        # Once more, for the texts: with numbers as they are written.
+        _decode_value(record, json.loads(body, parse_float=_Fraction), strict)
+        raise
+
+
+def _decode_value(record: type[T], value: Any, strict: bool) -> T:
     name = record.__name__
     if value is None:
         return record()

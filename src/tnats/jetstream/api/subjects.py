@@ -10,7 +10,7 @@ import enum
 
 import attrs
 
-from tnats.subjects.tokens import to_text
+from tnats.subjects.tokens import to_bytes, to_text
 
 PREFIX = b"$JS.API."
 RESPONSE_TYPE_PREFIX = "io.nats.jetstream.api.v1."
@@ -159,6 +159,11 @@ for _call in Call:
     _tokens = _call.value.split(".")
     _head = tuple(token for token in _tokens if token not in ("*", ">"))
     _BY_HEAD.setdefault(_head, []).append((_tokens[len(_head) :], _call))
+
+
+def api_forms(tail: str, domain: str) -> list[bytes]:
+    """The subjects of a call: with the server's domain, there are two."""
+    return [to_bytes(f"$JS.API.{tail}"), *([to_bytes(f"$JS.{domain}.API.{tail}")] if domain else [])]
 
 
 def parse(subject: bytes) -> Address | None:

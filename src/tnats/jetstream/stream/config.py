@@ -121,10 +121,12 @@ class StreamSource:
     opt_start_time_ns: int | None = row("opt_start_time", TIME, default=None, omit=True)
     filter_subject: str = row("filter_subject", TEXT, default="", omit=True)
     subject_transforms: list[SubjectTransform] = row(
-        "subject_transforms", ListOf(Record(SubjectTransform)), factory=list, omit=True
+        "subject_transforms", ListOf(Record(SubjectTransform, "SubjectTransformConfig")), factory=list, omit=True
     )
     external: ExternalStream | None = row("external", Record(ExternalStream), default=None, omit=True)
-    consumer: SourceConsumer | None = row("consumer", Record(SourceConsumer), default=None, omit=True)
+    consumer: SourceConsumer | None = row(
+        "consumer", Record(SourceConsumer, "StreamConsumerSource"), default=None, omit=True
+    )
 
     def identity(self) -> tuple[object, ...]:
         """What tells one source of a stream from another."""
@@ -179,13 +181,13 @@ class StreamConfig:
         "sources", ListOf(Record(StreamSource), items_nullable=True), factory=list, omit=True
     )
     compression: Compression = row(
-        "compression", Choice(Compression, "unknown compression algorithm"), default=Compression.NONE
+        "compression", Choice(Compression, "unknown compression algorithm", is_text=True), default=Compression.NONE
     )
     first_seq: int = row("first_seq", UINT64, default=0, omit=True)
     subject_transform: SubjectTransform | None = row(
-        "subject_transform", Record(SubjectTransform), default=None, omit=True
+        "subject_transform", Record(SubjectTransform, "SubjectTransformConfig"), default=None, omit=True
     )
-    republish: Republish | None = row("republish", Record(Republish), default=None, omit=True)
+    republish: Republish | None = row("republish", Record(Republish, "RePublish"), default=None, omit=True)
     allow_direct: bool = row("allow_direct", BOOL, default=False)
     mirror_direct: bool = row("mirror_direct", BOOL, default=False)
     discard_new_per_subject: bool = row("discard_new_per_subject", BOOL, default=False, omit=True)
@@ -193,7 +195,9 @@ class StreamConfig:
     deny_delete: bool = row("deny_delete", BOOL, default=False, update=Update.RULED)
     deny_purge: bool = row("deny_purge", BOOL, default=False, update=Update.RULED)
     allow_rollup_hdrs: bool = row("allow_rollup_hdrs", BOOL, default=False)
-    consumer_limits: ConsumerLimits = row("consumer_limits", Record(ConsumerLimits), factory=ConsumerLimits)
+    consumer_limits: ConsumerLimits = row(
+        "consumer_limits", Record(ConsumerLimits, "StreamConsumerLimits"), factory=ConsumerLimits
+    )
     allow_msg_ttl: bool = row("allow_msg_ttl", BOOL, default=False, update=Update.RULED, level=_level_when_set(1))
     subject_delete_marker_ttl_ns: int = row(
         "subject_delete_marker_ttl", DURATION, default=0, omit=True, level=_level_when_set(1)

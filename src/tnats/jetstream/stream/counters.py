@@ -22,6 +22,7 @@ from tnats.jetstream.stream.headers import (
     ROLLUP,
 )
 from tnats.limits import COUNTER_TOTALS_MAX
+from tnats.subjects.tokens import to_text
 from tnats.wire.headers import get_header, remove_header, set_header
 
 INCREMENT_HEADER = b"Nats-Incr"
@@ -35,6 +36,9 @@ FORBIDDEN_HEADERS = (
     EXPECTED_LAST_MSG_ID,
 )
 """An increment is neither conditional nor does it take others away."""
+
+PLACE_WORDS = 5
+"""Words of a Nats-Stream-Source header up to the subject at the origin."""
 
 _DECIMAL = re.compile(rb"[+-]?[0-9]+")
 DIGITS_MAX = 4000
@@ -74,6 +78,28 @@ def counted_message(headers: bytes, total: Total) -> tuple[bytes, bytes]:
     elif SOURCES_HEADER in headers:
         headers = remove_header(headers, SOURCES_HEADER)
     return headers, b'{"val":"%d"}' % total.value
+
+
+def merge_sourced(headers: bytes, payload: bytes, place: bytes, old: Total | None) -> tuple[bytes, bytes, Total] | None:
+    """(header block, body, new total) of another stream's message, None if it, or the total here, cannot be read.
+
+    `place`: its Nats-Stream-Source header. Origins tell totals, so what counts is by how much the origin's is more than
+    what it told last; a message that comes again changes nothing, and what was missed is made up for.
+    """
+    told = parse_total(b"", payload)
+    words = place.split(b" ")
+    if told is None or old is None or len(words) < PLACE_WORDS:
+        return None
+    origin, subject = to_text(words[0]), to_text(words[4])
+    try:
+        known = orjson.loads(old.sources) if old.sources else {}
+        increment = told.value - int(known.get(origin, {}).get(subject, "0"))
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
+        return None
+    known.setdefault(origin, {})[subject] = str(told.value)
+    new = Total(old.value + increment, orjson.dumps(known, option=orjson.OPT_SORT_KEYS))
+    block, body = counted_message(set_header(headers, INCREMENT_HEADER, b"%d" % increment), new)
+    return block, body, new
 
 
 class CounterTotals:

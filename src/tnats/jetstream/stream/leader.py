@@ -596,12 +596,40 @@ class StreamLeader:
         answers.extend(answer for _, answer in after[sent:])
         return answers
 
-    def admit_sourced(self, messages: list[Message], now_ns: int) -> Admission:
-        """Store messages of another stream, which has judged them."""
+    def admit_sourced(self, messages: list[Message], now_ns: int) -> tuple[Admission, int]:
+        """Store messages of other streams, which have judged them, and how many were taken before there was no room.
+
+        An id that the window knows is passed over. A counter grows by what its origin's total has grown by.
+        """
+        config = self.config
         entry = Append(self._next_seq, now_ns, [], [])
-        for message in messages:
-            self._store(message, b"", None, self.interest.drops(message[0]), None, entry)
-        return self._finish(entry, Admission())
+        for count, sourced in enumerate(messages):
+            headers = header.nats_headers(sourced[1])
+            msg_id = headers.get(header.MSG_ID)
+            message = self._count_sourced(sourced, headers) if config.allow_msg_counter else sourced
+            if message is None or (msg_id and self._stored_seq(msg_id, entry)):
+                continue
+            is_dropped = self.interest.drops(message[0])
+            if config.discard == Discard.NEW and not is_dropped:
+                try:
+                    self._check_limits(message, headers, entry)
+                except _Refused:
+                    return self._finish(entry, Admission()), count
+            self._store(message, b"", None, is_dropped, msg_id, entry)
+        return self._finish(entry, Admission()), len(messages)
+
+    def _count_sourced(self, message: Message, headers: Mapping[bytes, bytes]) -> Message | None:
+        """A counter's message of another stream as it is stored here; None if it is none."""
+        subject, block, payload = message
+        if not headers.get(counters.INCREMENT_HEADER):
+            return None
+        old = self._total_of(subject)
+        counted = counters.merge_sourced(block, payload, headers.get(header.STREAM_SOURCE, b""), old)
+        if counted is None:
+            return None
+        block, payload, new = counted
+        self._totals.learn(subject, new)
+        return subject, block, payload
 
     def reset(self) -> list[Advisory]:
         """Leadership began or ended: drop what only a leader has. The advisories of abandoned batches."""
@@ -637,8 +665,13 @@ class StreamLeader:
         return list(wanted)
 
     def learn_total(self, message: Message) -> None:
-        """The content of a message that `wanted_totals` named."""
-        self._totals.learn(message[0], counters.parse_total(message[1], message[2]))
+        """The content of a message that `wanted_totals` or `wanted_total` named."""
+        if not self._totals.is_known(message[0]):
+            self._totals.learn(message[0], counters.parse_total(message[1], message[2]))
+
+    def wanted_total(self, subject: bytes) -> int:
+        """The sequence whose content must be given to `learn_total` before `admit_sourced`; 0: none."""
+        return 0 if self._totals.is_known(subject) else self.machine.store.last_seq_of(subject)
 
     # ------------------------------------------------------------------ time
 

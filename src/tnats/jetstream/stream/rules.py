@@ -97,6 +97,8 @@ def check_create(config: StreamConfig, around: Surroundings, *, pedantic: bool =
     """Like `check`, for a stream that does not exist yet."""
     if config.sealed:
         return invalid("stream configuration for create can not be sealed")
+    if config.mirror_direct and config.mirror is None:
+        return invalid("stream has no mirror but does have mirror direct")
     checked = check(config, around, pedantic=pedantic)
     return checked if isinstance(checked, ApiError) else _overlap_error(checked, around) or checked
 
@@ -143,8 +145,6 @@ def _check_limits(work: _Check) -> ApiError | None:
             return errors.PEDANTIC(err=f"{name} must be set to -1")
         if value <= 0:
             setattr(config, name, -1)
-    if config.consumer_limits.inactive_threshold_ns < 0:
-        return errors.STREAM_CREATE(err="consumer limits: inactive threshold can not be negative")
     if config.max_age_ns < 0:
         return invalid("max age can not be negative")
     if 0 < config.max_age_ns < MAX_AGE_NS_MIN:
@@ -272,7 +272,7 @@ def _check_batches(work: _Check) -> ApiError | None:
 
 
 def _check_sourcing(work: _Check) -> ApiError | None:
-    return sourcing_rules.check(work.config, work.around.find_stream)
+    return sourcing_rules.check(work.config, work.around.find_stream, is_pedantic=work.is_pedantic)
 
 
 def _check_subjects(work: _Check) -> ApiError | None:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_NS = 60 * SECOND_NS
 """Deadlines are wall-clock times, which may jump: none is trusted for longer."""
+SOURCING_ROOM_NS = SECOND_NS // 4
+"""Time between two attempts to store what a stream that discards new messages has no room for."""
 TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 _FULL = {Storage.MEMORY: errors.MEMORY_RESOURCES_EXCEEDED, Storage.FILE: errors.STORAGE_RESOURCES_EXCEEDED}
@@ -159,10 +161,29 @@ class StreamService:
                     nursery.start_soon(intake.run)
 
     async def store_sourced(self, messages: list[Message]) -> None:
-        """Store messages of another stream; returns when they are applied. Raises StorageError."""
-        admission = self.leader.admit_sourced(messages, self.host.wall_ns())
-        if admission.entry is not None:
-            await self.commit(admission.entry)
+        """Store messages of another stream; returns when they are applied, which may need room. Raises StorageError,
+        DiskError.
+        """
+        while messages:
+            if self.config.allow_msg_counter:
+                await self._learn_totals(messages)
+            admission, count = self.leader.admit_sourced(messages, self.host.wall_ns())
+            if admission.entry is not None:
+                await self.commit(admission.entry)
+            messages = messages[count:]
+            if messages:
+                await self.host.runtime.clock.sleep_ns(SOURCING_ROOM_NS)
+
+    async def _learn_totals(self, messages: list[Message]) -> None:
+        """Read the counter totals that the leader needs for messages of another stream."""
+        for subject in dict.fromkeys(message[0] for message in messages):
+            while (seq := self.leader.wanted_total(subject)) != 0:
+                try:
+                    found = await self.store.load(seq)
+                except KeyError:
+                    continue  # removed meanwhile: there is another last one, or none
+                if seq == self.leader.wanted_total(subject):
+                    self.leader.learn_total(content(found))
 
     async def wait_advanced(self) -> None:
         """Return when a message was stored since the call."""

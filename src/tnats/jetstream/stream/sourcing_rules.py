@@ -8,8 +8,8 @@ import attrs
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError, ErrorKind
-from tnats.jetstream.stream.config import StreamConfig, StreamSource
-from tnats.subjects.tokens import has_wildcard, is_valid_literal, is_valid_subject, subjects_overlap
+from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource
+from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
 
 API_PREFIX = "$JS.API"
@@ -26,6 +26,7 @@ class _Role:
     transform_destination: ErrorKind
     filters_overlap: ErrorKind
     consumer_invalid: ErrorKind
+    message_size_too_big: ErrorKind
 
 
 MIRROR = _Role(
@@ -36,6 +37,7 @@ MIRROR = _Role(
     errors.MIRROR_INVALID_TRANSFORM_DESTINATION,
     errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS,
     errors.MIRROR_DURABLE_CONSUMER_CFG_INVALID,
+    errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG,
 )
 SOURCE = _Role(
     "source",
@@ -45,18 +47,25 @@ SOURCE = _Role(
     errors.SOURCE_INVALID_TRANSFORM_DESTINATION,
     errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS,
     errors.SOURCE_DURABLE_CONSUMER_CFG_INVALID,
+    errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG,
 )
 
 
-def check(config: StreamConfig, find_stream: Callable[[str], StreamConfig | None]) -> ApiError | None:
-    """Why the mirror or the sources of `config` are refused, or None."""
-    error = _check_mirror(config) if config.mirror is not None else _check_sources(config)
+FindStream = Callable[[str], StreamConfig | None]
+
+
+def check(config: StreamConfig, find_stream: FindStream, *, is_pedantic: bool = False) -> ApiError | None:
+    """Why the mirror or the sources of `config` are refused, or None. Completes `mirror_direct`."""
+    if config.mirror is not None:
+        error = _check_mirror(config, find_stream, is_pedantic)
+    else:
+        error = _check_sources(config, find_stream)
     if error is None and _is_cyclic(config, find_stream):
         error = errors.STREAM_INVALID_CONFIG(err="detected cycle")
     return error
 
 
-def _check_mirror(config: StreamConfig) -> ApiError | None:
+def _check_mirror(config: StreamConfig, find_stream: FindStream, is_pedantic: bool) -> ApiError | None:
     assert config.mirror is not None
     if config.sources:
         return errors.MIRROR_WITH_SOURCES()
@@ -64,16 +73,22 @@ def _check_mirror(config: StreamConfig) -> ApiError | None:
         return errors.MIRROR_WITH_SUBJECTS()
     if config.first_seq:
         return errors.MIRROR_WITH_FIRST_SEQ()
-    return _check_origin(config, config.mirror, MIRROR)
+    error = _check_origin(config, config.mirror, MIRROR, find_stream)
+    origin = find_stream(config.mirror.name) if config.mirror.external is None else None
+    if error is None and origin is not None:  # it answers direct gets for its origin if that lets itself be asked
+        if is_pedantic and config.mirror_direct != origin.allow_direct:
+            return errors.PEDANTIC(err="origin stream has direct get set, mirror has it disabled")
+        config.mirror_direct = origin.allow_direct
+    return error
 
 
-def _check_sources(config: StreamConfig) -> ApiError | None:
+def _check_sources(config: StreamConfig, find_stream: FindStream) -> ApiError | None:
     identities: set[tuple[object, ...]] = set()
     consumers: set[tuple[str, str]] = set()
     for source in config.sources:
         if source is None:
             return errors.SOURCE_INVALID_STREAM_NAME()
-        error = _check_origin(config, source, SOURCE)
+        error = _check_origin(config, source, SOURCE, find_stream)
         if error is not None:
             return error
         if source.identity() in identities:
@@ -87,8 +102,9 @@ def _check_sources(config: StreamConfig) -> ApiError | None:
     return None
 
 
-def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role) -> ApiError | None:
-    if not origin.name or set(".*> \t\r\n\f").intersection(origin.name):
+def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role, find_stream: FindStream) -> ApiError | None:
+    has_name = bool(origin.name) and not set(".*> \t\r\n\f").intersection(origin.name)
+    if role is SOURCE and not has_name:
         return role.invalid_name()
     if origin.filter_subject and origin.subject_transforms:
         return role.filter_and_transforms()
@@ -100,7 +116,14 @@ def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role) -> Ap
     error = _check_transforms(origin, role)
     if error is None and origin.consumer is not None and not _is_usable_consumer(origin):
         error = role.consumer_invalid()
-    return error or _check_external(config, origin)
+    if error is not None or origin.external is not None:
+        return error or _check_external(origin.external)
+    if not has_name:
+        return role.invalid_name()
+    known = find_stream(origin.name)
+    if known is not None and 0 < config.max_msg_size < known.max_msg_size:
+        return role.message_size_too_big()
+    return None
 
 
 def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
@@ -129,11 +152,10 @@ def _is_usable_consumer(origin: StreamSource) -> bool:
     )
 
 
-def _check_external(config: StreamConfig, origin: StreamSource) -> ApiError | None:
-    external = origin.external
+def _check_external(external: ExternalStream | None) -> ApiError | None:
     if external is None:
         return None
-    if external.deliver and has_wildcard(external.deliver):
+    if external.deliver and not is_valid_literal(external.deliver):
         return errors.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=external.deliver)
     if external.api and not is_valid_literal(external.api):
         return errors.STREAM_INVALID_CONFIG(
@@ -141,14 +163,10 @@ def _check_external(config: StreamConfig, origin: StreamSource) -> ApiError | No
         )
     if external.api == API_PREFIX:
         return errors.STREAM_EXTERNAL_API_OVERLAP(prefix=external.api, subject=API_PREFIX)
-    if external.deliver:
-        for subject in config.subjects:
-            if subjects_overlap(subject, f"{external.deliver}.{subject}"):
-                return errors.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=external.deliver, subject=subject)
     return None
 
 
-def _is_cyclic(config: StreamConfig, find_stream: Callable[[str], StreamConfig | None]) -> bool:
+def _is_cyclic(config: StreamConfig, find_stream: FindStream) -> bool:
     """Whether following mirrors and sources of this account leads back to the stream itself."""
     seen: set[str] = set()
     ahead = _local_origins(config)
