@@ -67,7 +67,7 @@ KINDS: Mapping[str, Kind] = {
     "D_EROFS": Kind("the file system is read-only", ("targets", "for_ns")),
     "D_EMFILE": Kind("no descriptor is free, for files and for accepting", ("targets", "for_ns")),
     "D_EACCES": Kind("opening files is denied", ("targets", "for_ns")),
-    "D_MISDIRECT": Kind("a write lands elsewhere", ("targets", "files", "for_ns")),
+    "D_MISDIRECT": Kind("writes land elsewhere", ("targets", "files", "for_ns", "times_count")),
     "D_SLOW": Kind("the disk is slow", ("targets", "factor_count", "for_ns")),
     "D_ZERO": Kind("a block of one drawn file is zero", ("targets", "files", "down_ns")),
     "D_STALE": Kind("blocks of one drawn file go back to what they were", ("targets", "files", "for_ns", "down_ns")),
