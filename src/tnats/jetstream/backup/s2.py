@@ -8,7 +8,8 @@ without repeats are left to a Snappy library; the others are decoded here.
 from __future__ import annotations
 
 import cramjam
-from crc32c import crc32c
+
+from tnats.storage import hot
 
 IDENTIFIER = b"S2sTwO"
 SNAPPY_IDENTIFIER = b"sNaPpY"
@@ -77,7 +78,7 @@ class Reader:
         block = body[_CHECKSUM_SIZE:]
         if kind == _COMPRESSED:
             block = decode_block(block)
-        if _masked(crc32c(block)) != body[:_CHECKSUM_SIZE]:
+        if _masked(hot.checksum_of(block, 0)) != body[:_CHECKSUM_SIZE]:
             raise CorruptInput("a checksum does not match")
         return block
 
@@ -110,7 +111,7 @@ class Writer:
             if len(body) >= len(block):
                 kind, body = _PLAIN, block
             size = (_CHECKSUM_SIZE + len(body)).to_bytes(3, "little")
-            chunks.append(bytes([kind]) + size + _masked(crc32c(block)) + body)
+            chunks.append(bytes([kind]) + size + _masked(hot.checksum_of(block, 0)) + body)
         return b"".join(chunks)
 
 
