@@ -109,8 +109,10 @@ def test_the_ledger_keeps_the_budget() -> None:
     assert ledger.reached == "B1"
     wide = Ledger("B4")
     wide.enter(flip)
-    assert wide.reached == "B3"
     wide.enter(flip)
+    wide.enter(parse_fault("at 1s D_MISDIRECT targets=server files=any for=1s times=1"))
+    assert wide.reached == "B3"
+    wide.enter(parse_fault("at 1s D_MISDIRECT targets=server files=any for=1s"))
     assert wide.reached == "B4"
     assert class_of(parse_fault("at 1s N_PART targets=c1")) == "B0"
 
