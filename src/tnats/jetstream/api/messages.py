@@ -74,7 +74,7 @@ class JSApiStreamPurgeRequest:
     filter: str = row("filter", TEXT, default="", omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@attrs.define(repr=False)
 class JSApiMsgGetRequest:
     """STREAM.MSG.GET and DIRECT.GET."""
 
