@@ -181,51 +181,10 @@ def restore_completed(
     return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
 
 
-def stream_leader_elected(stream: str, leader: str, replicas: list[dict[str, Any]]) -> Advisory:
-    """`replicas`: peers as in a stream's cluster information."""
-    fields = {"stream": stream, "leader": leader, "replicas": replicas}
-    return _advisory(f"STREAM.LEADER_ELECTED.{stream}", "stream_leader_elected", fields)
-
-
-def consumer_leader_elected(stream: str, consumer: str, leader: str, replicas: list[dict[str, Any]]) -> Advisory:
-    """`replicas`: peers as in a consumer's cluster information."""
-    fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
-    return _advisory(f"CONSUMER.LEADER_ELECTED.{stream}.{consumer}", "consumer_leader_elected", fields)
-
-
-def stream_quorum_lost(stream: str, replicas: list[dict[str, Any]]) -> Advisory:
-    """The leader hears of too few replicas."""
-    return _advisory(f"STREAM.QUORUM_LOST.{stream}", "stream_quorum_lost", {"stream": stream, "replicas": replicas})
-
-
-def consumer_quorum_lost(stream: str, consumer: str, replicas: list[dict[str, Any]]) -> Advisory:
-    """The leader hears of too few replicas."""
-    fields = {"stream": stream, "consumer": consumer, "replicas": replicas}
-    return _advisory(f"CONSUMER.QUORUM_LOST.{stream}.{consumer}", "consumer_quorum_lost", fields)
-
-
 def batch_abandoned(account: str, stream: str, batch: str, reason: str) -> Advisory:
     """`reason`: timeout, large, incomplete or unsupported."""
     fields = {"account": account, "stream": stream, "batch": batch, "reason": reason}
     return _advisory(f"STREAM.BATCH_ABANDONED.{stream}", "stream_batch_abandoned", fields)
-
-
-def domain_leader_elected(leader: str, replicas: list[dict[str, Any]], cluster: str, domain: str | None) -> Advisory:
-    """The meta group has a leader (system account)."""
-    fields = {"leader": leader, "replicas": replicas, "cluster": cluster, "domain": domain}
-    return _advisory("DOMAIN.LEADER_ELECTED", "domain_leader_elected", fields)
-
-
-def server_out_of_storage(server: str, server_id: str, cluster: str, stream: str | None) -> Advisory:
-    """A server's store is full (system account)."""
-    fields = {"server": server, "server_id": server_id, "stream": stream, "cluster": cluster}
-    return _advisory("SERVER.OUT_OF_STORAGE", "server_out_of_space", fields)
-
-
-def server_removed(server: str, server_id: str, cluster: str, domain: str | None = None) -> Advisory:
-    """A server was taken out of the meta group (system account)."""
-    fields = {"server": server, "server_id": server_id, "cluster": cluster, "domain": domain}
-    return _advisory("SERVER.REMOVED", "server_removed", fields)
 
 
 def api_limit_reached(server: str, dropped: int, domain: str | None = None) -> Advisory:

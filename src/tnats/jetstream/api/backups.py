@@ -39,16 +39,17 @@ class BackupCalls:
         return {Call.STREAM_SNAPSHOT: self.snapshot, Call.STREAM_RESTORE: self.restore}
 
     async def snapshot(self, request: Request) -> Answer:
-        stream = request.account.streams.get(request.address.stream)
         if request.is_empty:
             return SnapshotAnswer(), errors.BAD_REQUEST()
+        stream = request.account.streams.get(request.address.stream)
+        if stream is None:
+            return SnapshotAnswer(), errors.STREAM_NOT_FOUND()
         wanted = request.decode(JSApiStreamSnapshotRequest, strict=self._strict)
         if isinstance(wanted, ApiError):
             return SnapshotAnswer(), wanted
-        if not is_valid_literal(to_bytes(wanted.deliver_subject)):
+        deliver = to_bytes(wanted.deliver_subject)
+        if not is_valid_literal(deliver) or any(byte in b" \t\r\n\f" for byte in deliver):
             return SnapshotAnswer(), errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
-        if stream is None:
-            return SnapshotAnswer(), errors.STREAM_NOT_FOUND()
         if self._under_way_count >= BACKUPS_MAX:
             return SnapshotAnswer(), errors.STREAM_SNAPSHOT(err=TOO_MANY)
         state = stream_state(stream)

@@ -27,9 +27,11 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.api.service import Answer, Handler, Request
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.consumer.config import CreateConsumerRequest
-from tnats.jetstream.consumer.rules import check_request_names
+from tnats.jetstream.consumer.rules import check_group_name, check_request_names
 from tnats.jetstream.consumer.service import ConsumerService
 from tnats.jetstream.host import Host
+
+GROUP_MISSING = errors.INVALID_JSON(err="consumer group not specified")
 
 
 class ConsumerCalls:
@@ -77,7 +79,7 @@ class ConsumerCalls:
         return ConsumerAnswer(consumer_info(outcome)), None
 
     async def names(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumersRequest, strict=self._strict)
+        wanted = request.decode(JSApiConsumersRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return ConsumerNames(), wanted
         stream = request.account.streams.get(request.address.stream)
@@ -87,7 +89,7 @@ class ConsumerCalls:
         return ConsumerNames(len(stream.consumers), offset, NAMES_PAGE, shown), None
 
     async def list(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumersRequest, strict=self._strict)
+        wanted = request.decode(JSApiConsumersRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return ConsumerList(), wanted
         stream = request.account.streams.get(request.address.stream)
@@ -98,15 +100,15 @@ class ConsumerCalls:
         return ConsumerList(len(stream.consumers), offset, LIST_PAGE, infos), None
 
     async def info(self, request: Request) -> Answer:
+        if not request.is_empty:
+            return ConsumerAnswer(), errors.NOT_EMPTY_REQUEST()
         consumer = self._find(request)
         if isinstance(consumer, ApiError):
             return ConsumerAnswer(), consumer
-        if request.body:
-            return ConsumerAnswer(), errors.NOT_EMPTY_REQUEST()
         return ConsumerAnswer(consumer_info(consumer)), None
 
     async def delete(self, request: Request) -> Answer:
-        if request.body:
+        if not request.is_empty:
             return Success(), errors.NOT_EMPTY_REQUEST()
         consumer = self._find(request)
         if isinstance(consumer, ApiError):
@@ -115,7 +117,7 @@ class ConsumerCalls:
         return Success(error is None), error
 
     async def pause(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumerPauseRequest, strict=self._strict)
+        wanted = request.decode(JSApiConsumerPauseRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return ConsumerPaused(), wanted
         consumer = self._find(request)
@@ -142,10 +144,13 @@ class ConsumerCalls:
         return ConsumerReset(consumer_info(consumer), outcome), None
 
     async def unpin(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumerUnpinRequest, strict=self._strict)
+        if not request.body:
+            return Empty(), errors.INVALID_JSON(err="unexpected end of JSON input")
+        wanted = request.decode(JSApiConsumerUnpinRequest, strict=False)
         if isinstance(wanted, ApiError):
             return Empty(), wanted
-        consumer = self._find(request)
+        error = check_group_name(wanted.group) if wanted.group else GROUP_MISSING
+        consumer = error or self._find(request)
         if isinstance(consumer, ApiError):
             return Empty(), consumer
         outcome = consumer.machine.unpin(wanted.group, self._host.mono_ns())

@@ -125,6 +125,8 @@ class DirectGets:
         last_by = subject[len(self._name) + 1 :]
         if not body and not last_by:
             return "408 Empty Request"
+        if body.isspace():
+            return "408 Malformed Request"
         try:
             wanted = fields.decode(JSApiMsgGetRequest, body, strict=False)
         except fields.DecodeError:

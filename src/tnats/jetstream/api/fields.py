@@ -351,14 +351,55 @@ def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
         return record()
     try:
         value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise DecodeError(str(error)) from None
+    except orjson.JSONDecodeError:
+        value = _first_value(body)
     try:
         return _decode_value(record, value, strict)
     except DecodeError:
         # Once more, for the texts: with numbers as they are written.
-        _decode_value(record, json.loads(body, parse_float=_Fraction), strict)
+        _decode_value(record, _first_value(body), strict)
         raise
+
+
+_VALUE_STARTS = frozenset('{["-0123456789tfn')
+_SYNTAX = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Invalid \\escape": "in string escape code",
+    "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
+    "Invalid control character at": "in string literal",
+}
+"""What Python's reader says of a fault, and how the API says it."""
+
+
+def _first_value(body: bytes) -> Any:
+    """The JSON value that a body begins with, numbers as they are written; what may begin another one may follow it.
+
+    Raises DecodeError.
+    """
+    text = body.decode("latin-1")  # a character a byte: faults are told by offset
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
+    except json.JSONDecodeError as fault:
+        raise _syntax_error(text, fault.pos, fault.msg) from None
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
+    rest = text[end:].lstrip()
+    if rest and rest[0] not in _VALUE_STARTS:
+        raise _syntax_error(text, len(text) - len(rest), "")
+    return json.loads(body[:end].decode(errors="replace"), parse_float=_Fraction)
+
+
+def _syntax_error(text: str, at: int, said: str) -> DecodeError:
+    if at >= len(text) or said.startswith("Unterminated"):
+        return DecodeError("unexpected EOF")
+    shown = text[at] if " " <= text[at] <= "~" else f"\\x{ord(text[at]):02x}"
+    where = _SYNTAX.get(said, "looking for beginning of value")
+    return DecodeError(f"invalid character '{shown}' {where} at offset {at + 1}")
 
 
 def _decode_value(record: type[T], value: Any, strict: bool) -> T:

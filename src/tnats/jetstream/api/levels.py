@@ -44,7 +44,7 @@ def with_server_level(metadata: dict[str, str]) -> dict[str, str]:
 
 def supports(header_value: bytes | None) -> bool:
     """Whether a request that carries `Nats-Required-Api-Level: header_value` may be served."""
-    if header_value is None:
+    if not header_value:
         return True
     try:
         return int(header_value) <= API_LEVEL

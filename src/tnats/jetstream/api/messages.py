@@ -31,7 +31,7 @@ from tnats.jetstream.api.fields import (
 )
 from tnats.jetstream.api.subjects import RESPONSE_TYPE_PREFIX
 from tnats.jetstream.consumer.config import ConsumerConfig
-from tnats.jetstream.stream.config import ExternalStream, Placement, StreamConfig, SubjectTransform
+from tnats.jetstream.stream.config import ExternalStream, StreamConfig, SubjectTransform
 from tnats.jetstream.stream.quotas import AccountLimits
 
 NAMES_PAGE = 1024
@@ -52,10 +52,15 @@ class JSApiStreamInfoRequest:
 
 @attrs.define(eq=False, repr=False)
 class JSApiStreamNamesRequest:
-    """STREAM.NAMES and STREAM.LIST: a page, of the streams with subjects that overlap `subject`."""
+    """STREAM.NAMES: a page, of the streams with subjects that overlap `subject`."""
 
     offset: int = row("offset", INT, default=0)
     subject: str = row("subject", TEXT, default="", omit=True)
+
+
+@attrs.define(eq=False, repr=False)
+class JSApiStreamListRequest(JSApiStreamNamesRequest):
+    """STREAM.LIST."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -91,7 +96,7 @@ class JSApiMsgGetRequest:
 
     def is_valid_get(self) -> bool:
         """Whether STREAM.MSG.GET can answer it: exactly one way of naming one message."""
-        if self.batch or self.max_bytes or self.multi_last or self.up_to_seq or self.up_to_time_ns is not None:
+        if self.batch > 0 or self.max_bytes > 0:
             return False
         if self.last_by_subj:
             return not (self.seq or self.next_by_subj or self.start_time_ns is not None)
@@ -138,45 +143,6 @@ class JSApiConsumerUnpinRequest:
     """CONSUMER.UNPIN."""
 
     group: str = row("group", TEXT, default="")
-
-
-@attrs.define(eq=False, repr=False)
-class JSApiLeaderStepdownRequest:
-    """STREAM, CONSUMER and META LEADER.STEPDOWN."""
-
-    placement: Placement | None = row("placement", Record(Placement), default=None, omit=True)
-
-
-@attrs.define(eq=False, repr=False)
-class JSApiMetaServerRemoveRequest:
-    """SERVER.REMOVE and SERVER.EVACUATE."""
-
-    peer: str = row("peer", TEXT, default="")
-    peer_id: str = row("peer_id", TEXT, default="", omit=True)
-
-
-@attrs.define(eq=False, repr=False)
-class JSApiStreamRemovePeerRequest:
-    """STREAM.PEER.REMOVE and STREAM.PEER.EVACUATE: a server's name or id."""
-
-    peer: str = row("peer", TEXT, default="")
-
-
-@attrs.define(eq=False, repr=False)
-class JSApiMetaRescueRequest:
-    """META.RESCUE."""
-
-    quorum_needed: int = row("quorum_needed", INT, default=0)
-
-
-@attrs.define(eq=False, repr=False)
-class JSApiMetaServerStreamMoveRequest:
-    """ACCOUNT.STREAM.MOVE."""
-
-    server: str = row("server", TEXT, default="", omit=True)
-    cluster: str = row("cluster", TEXT, default="", omit=True)
-    domain: str = row("domain", TEXT, default="", omit=True)
-    tags: list[str] = row("tags", ListOf(TEXT), factory=list, omit=True)
 
 
 # ------------------------------------------------------------------ parts of answers

@@ -57,11 +57,13 @@ class Request:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the body says nothing: no bytes, or a JSON value without content."""
-        return not self.body or self.body.strip() in (b"{}", b"null")
+        """Whether the body says nothing."""
+        return self.body in (b"", b"{}")
 
-    def decode(self, record: type[T], *, strict: bool) -> T | ApiError:
-        """The body as a record, or the error of the answer."""
+    def decode(self, record: type[T], *, strict: bool, is_optional: bool = False) -> T | ApiError:
+        """The body as a record, or the error of the answer. `is_optional`: what does not look like one says nothing."""
+        if is_optional and self.body.lstrip()[:1] not in (b"{", b"["):
+            return record()
         try:
             return fields.decode(record, self.body, strict=strict)
         except fields.DecodeError as error:
@@ -159,11 +161,11 @@ class ApiService:
 
     async def _handle(self, request: Request) -> Answer | None:
         call = request.address.call
-        if request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
-            return Empty(), errors.REQUIRED_API_LEVEL()
         handler = self._handlers.get(call)
         if handler is None:
             return Empty(), errors.CLUSTER_REQUIRED()
+        if request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
+            return Empty(), errors.REQUIRED_API_LEVEL()
         return await handler(request)
 
     def respond(self, request: Request, body: Any, error: ApiError | None) -> None:

@@ -16,6 +16,7 @@ from tnats.jetstream.api.messages import (
     JSApiMsgDeleteRequest,
     JSApiMsgGetRequest,
     JSApiStreamInfoRequest,
+    JSApiStreamListRequest,
     JSApiStreamNamesRequest,
     JSApiStreamPurgeRequest,
     LostStreamData,
@@ -34,6 +35,7 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.api.service import Answer, Handler, Request
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.host import Host
+from tnats.jetstream.stream import rules
 from tnats.jetstream.stream.config import Storage, StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
@@ -98,14 +100,14 @@ class StreamCalls:
         if isinstance(wanted, ApiError):
             return StreamCreated(), wanted
         if wanted.name != request.address.stream:
-            return StreamCreated(), errors.STREAM_MISMATCH()
+            return StreamCreated(), errors.STREAM_MISMATCH() if wanted.name else rules.NAME_MISSING
         outcome = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
         if isinstance(outcome, ApiError):
             return StreamCreated(), outcome
         return StreamCreated(stream_info(outcome)), None
 
     async def info(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamInfoRequest, strict=self._strict)
+        wanted = request.decode(JSApiStreamInfoRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return StreamInfoAnswer(), wanted
         stream = request.account.streams.get(request.address.stream)
@@ -134,7 +136,7 @@ class StreamCalls:
         ]
 
     async def names(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict)
+        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return StreamNames(), wanted
         found = self._select(request, wanted)
@@ -142,7 +144,7 @@ class StreamCalls:
         return StreamNames(len(found), offset, NAMES_PAGE, [stream.name for stream in shown] or None), None
 
     async def list(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict)
+        wanted = request.decode(JSApiStreamListRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return StreamList(), wanted
         found = self._select(request, wanted)
@@ -151,7 +153,7 @@ class StreamCalls:
         return StreamList(len(found), offset, LIST_PAGE, infos), None
 
     async def delete(self, request: Request) -> Answer:
-        if request.body:
+        if not request.is_empty:
             return Success(), errors.NOT_EMPTY_REQUEST()
         stream = request.account.streams.get(request.address.stream)
         if stream is None:
@@ -162,7 +164,7 @@ class StreamCalls:
     # ------------------------------------------------------------------ messages
 
     async def purge(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamPurgeRequest, strict=self._strict)
+        wanted = request.decode(JSApiStreamPurgeRequest, strict=self._strict, is_optional=True)
         if isinstance(wanted, ApiError):
             return StreamPurged(), wanted
         stream = request.account.streams.get(request.address.stream)
@@ -181,11 +183,11 @@ class StreamCalls:
         wanted = request.decode(JSApiMsgGetRequest, strict=self._strict)
         if isinstance(wanted, ApiError):
             return MsgGetAnswer(), wanted
+        if not wanted.is_valid_get():
+            return MsgGetAnswer(), errors.BAD_REQUEST()
         stream = request.account.streams.get(request.address.stream)
         if stream is None:
             return MsgGetAnswer(), errors.STREAM_NOT_FOUND()
-        if not wanted.is_valid_get():
-            return MsgGetAnswer(), errors.BAD_REQUEST()
         seq = find_message(stream, wanted)
         try:
             message = await stream.store.load(seq)
@@ -202,6 +204,8 @@ class StreamCalls:
         return MsgGetAnswer(stored), None
 
     async def delete_message(self, request: Request) -> Answer:
+        if request.is_empty:
+            return Success(), errors.BAD_REQUEST()
         wanted = request.decode(JSApiMsgDeleteRequest, strict=self._strict)
         if isinstance(wanted, ApiError):
             return Success(), wanted

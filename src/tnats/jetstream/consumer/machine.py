@@ -244,8 +244,6 @@ class ConsumerMachine:
 
     def unpin(self, group: str, now_ns: int) -> Effects | ApiError:
         """CONSUMER.UNPIN: let another client of a priority group have its turn."""
-        if not group:
-            return errors.INVALID_JSON(err="consumer group not specified")
         if group not in self.config.priority_groups:
             return errors.CONSUMER_INVALID_PRIORITY_GROUP()
         if self._waiting.groups.pins.pop(group, None) is not None:

@@ -320,13 +320,19 @@ def _check_priority(work: _Check) -> ApiError | None:
     if not config.priority_groups:
         return errors.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP()
     for group in config.priority_groups:
-        if not group:
-            return errors.CONSUMER_EMPTY_GROUP_NAME()
-        if not _GROUP_NAME.fullmatch(group):
-            return errors.CONSUMER_INVALID_GROUP_NAME()
+        error = check_group_name(group)
+        if error is not None:
+            return error
     if config.priority_policy == PriorityPolicy.PINNED_CLIENT and config.priority_timeout_ns <= 0:
         config.priority_timeout_ns = PINNED_TTL_NS
     return None
+
+
+def check_group_name(group: str) -> ApiError | None:
+    """Why this cannot name a priority group, or None."""
+    if not group:
+        return errors.CONSUMER_EMPTY_GROUP_NAME()
+    return None if _GROUP_NAME.fullmatch(group) else errors.CONSUMER_INVALID_GROUP_NAME()
 
 
 def _check_inactivity(work: _Check) -> ApiError | None:

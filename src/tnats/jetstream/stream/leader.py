@@ -735,7 +735,12 @@ class StreamLeader:
             return errors.STREAM_SEALED()
         if self.config.deny_delete:
             return errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
-        if self.machine.store.subject_of(request.seq) is None:
+        store = self.machine.store
+        if request.seq > store.last_seq > 0:
+            return errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        if request.seq < store.first_seq:
+            return errors.STREAM_MSG_DELETE_FAILED(err="no message found")
+        if store.subject_of(request.seq) is None:
             return errors.SEQUENCE_NOT_FOUND(seq=request.seq)
         return Remove((request.seq,), not request.no_erase)
 

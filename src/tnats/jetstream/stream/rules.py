@@ -74,6 +74,10 @@ def invalid(text: str) -> ApiError:
     return errors.STREAM_INVALID_CONFIG(err=text)
 
 
+NAME_MISSING = invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+"""What an update without a name is told."""
+
+
 def is_valid_name(name: str) -> bool:
     """Whether `name` may name a stream: one subject token without white space."""
     return bool(name) and not _NAME_FORBIDDEN.intersection(name)
