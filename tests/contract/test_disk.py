@@ -177,7 +177,7 @@ def test_names(world: World) -> None:
 
 
 def test_whole_files(world: World) -> None:
-    """`write_file` replaces content and leaves no other name; `read_file` keeps to its bound."""
+    """`write_file` replaces content and leaves no other name, nor where it fails; `read_file` keeps to its bound."""
 
     async def body(world: World) -> None:
         path = f"{world.root}/state"
@@ -186,7 +186,10 @@ def test_whole_files(world: World) -> None:
         assert await world.disk.read_file(path, bytes_max=6) == b"second"
         await refused(world.disk.read_file(path, bytes_max=5), errno.EFBIG)
         await refused(world.disk.read_file(path + "x", bytes_max=5), errno.ENOENT)
-        assert [entry.name for entry in await world.disk.list(world.root)] == ["state"]
+        await world.disk.mkdir(path + " of things")
+        with pytest.raises(DiskError):
+            await world.disk.write_file(path + " of things", b"cannot take the place of a directory")
+        assert [entry.name for entry in await world.disk.list(world.root)] == ["state", "state of things"]
         assert await world.disk.free_bytes(world.root) > 0
 
     run(world, body)

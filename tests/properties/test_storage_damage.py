@@ -18,7 +18,7 @@ from tests.properties.storage_bench import FORMS, Form, StepClock, run
 
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import damage_bit
-from tnats.runtime.sim.disk_image import DiskImage
+from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import DataDamaged, StoreRefused
 from tnats.storage.journal import JournalOptions
@@ -250,6 +250,32 @@ def test_every_bit(form: Form, stride: int, record_property: Recorder) -> None:
                 assert corrected, (path, bit)
                 tried += 1
         record_property("bits", tried)
+
+    run(test)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_corrections_are_written_back(form: Form) -> None:
+    """A bit that was put right is right on the medium too, so that the next flip finds no other."""
+
+    async def test() -> None:
+        small = await small_store(form)
+        for path in files(small.image):
+            if path.endswith(("/marker", "/used")):
+                continue  # written anew at every start, or at its clean end
+            for bit in (8 * 20, 8 * (4096 + 20), *([] if path.endswith("/identity") else [8 * (8192 + 50)])):
+                drive = SimDrive(random.Random(1))
+                drive.image = small.image.clone()
+                damage_bit(drive.image, path, bit)
+                async with store_on(drive, form, 9) as store:
+                    streams = [await opened(store, name, form) for name in small.content]
+                    for stream in streams:
+                        await stream.checkpoint(store.journal)
+                    kept = drive.image.clone()
+                if kept.is_file(path):
+                    kept.crash(CrashPolicy.STRICT, random.Random(1))
+                    right = small.image.content(path)
+                    assert kept.content(path)[bit // 8] == right[bit // 8], (path, bit)
 
     run(test)
 

@@ -381,6 +381,12 @@ def test_what_is_not_ours_is_refused() -> None:
                 pass
         assert list(drive.image.walk()) == before
         drive.image.remove_directory("/data/jetstream")
+        drive.image.remove_directory("/data")
+        drive.image.create("/data")
+        with pytest.raises(StoreRefused, match=r"^/data: storage directory is not a directory"):
+            async with store_on(drive):
+                pass
+        drive.image.remove("/data")
         async with store_on(drive):
             with pytest.raises(StoreLocked):
                 async with store_on(drive):

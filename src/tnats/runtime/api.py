@@ -357,7 +357,10 @@ class Disk(Protocol):
         """The whole content; DiskError (EFBIG) when larger than `bytes_max`."""
 
     async def write_file(self, path: str, data: Buffer, *, mode: int = 0o640) -> None:
-        """Replace the content durably: temporary name, sync, rename, sync of the directory."""
+        """Replace the content durably: temporary name, sync, rename, sync of the directory.
+
+        What fails leaves the old content, and no temporary file if that can be helped.
+        """
 
 
 # ------------------------------------------------------------------ processor, process

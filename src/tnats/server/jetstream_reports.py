@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tnats.server.node import Node
 
 ACCOUNTS_PAGE = 1024
+HEALTH_LINES_MAX = 100
+"""Findings that the health check lists; the log has them all."""
 UNLIMITED = 2**64 - 1
 """How nats-server reports an account without limits."""
 
@@ -71,17 +73,24 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
     return report
 
 
-def health(node: Node, query: Query) -> Problem | None:
-    """What JetStream, which is switched on, has to say to the health check."""
+def health(node: Node, query: Query) -> list[Problem]:
+    """What JetStream, which is switched on, has to say to the health check; nothing when all is well."""
     jetstream = node.jetstream
     if jetstream is None:
-        return Problem(503, "JETSTREAM", "JetStream is recovering")
-    if query.flag("js-enabled-only"):
-        return None if jetstream.is_ready else Problem(503, "JETSTREAM", jetstream.health()[0])
-    account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
+        return [Problem(503, "JETSTREAM", "JetStream is recovering")]
     lines = jetstream.health()
-    if lines:
-        return Problem(503, "JETSTREAM", lines[0])
+    if lines and not (query.flag("js-enabled-only") and jetstream.is_ready):
+        problems = [Problem(503, "JETSTREAM", line) for line in lines[:HEALTH_LINES_MAX]]
+        if len(lines) > HEALTH_LINES_MAX:
+            problems.append(Problem(503, "JETSTREAM", f"{len(lines) - HEALTH_LINES_MAX} more: see the log"))
+        return problems
+    problem = _missing(jetstream, query)
+    return [] if problem is None or query.flag("js-enabled-only") else [problem]
+
+
+def _missing(jetstream: JetStream, query: Query) -> Problem | None:
+    """Which of the account, stream and consumer that the query names is not there."""
+    account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
     if not account:
         return None
     found = jetstream.accounts.get(account)

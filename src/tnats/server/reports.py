@@ -147,13 +147,16 @@ def healthz(node: Node, query: Query) -> Response:
 def _jetstream_health(node: Node, query: Query) -> Response:
     from tnats.server.jetstream_reports import health  # only where JetStream is
 
-    found = health(node, query)
-    if found is None:
+    problems = health(node, query)
+    if not problems:
         return json_response({"status": "ok"}, compact=True)
+    status, text = problems[0].status, problems[0].error
     if query.flag("details"):
-        errors = [{"type": found.kind, **found.names, "error": found.error}]
-        return json_response({"status": "error", "errors": errors}, found.status, compact=True)
-    return json_response({"status": "unavailable", "error": found.error}, found.status, compact=True)
+        errors = [{"type": each.kind, **each.names, "error": each.error} for each in problems]
+        return json_response({"status": "error", "errors": errors}, status, compact=True)
+    if len(problems) > 1:
+        text += f" (and {len(problems) - 1} more: ask with details=1)"
+    return json_response({"status": "unavailable", "error": text}, status, compact=True)
 
 
 def jetstream_block(node: Node) -> dict[str, object]:

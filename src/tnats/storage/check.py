@@ -23,7 +23,7 @@ from tnats.storage.errors import StoreRefused
 from tnats.storage.journal_open import read_part
 from tnats.storage.record import Finding, alarms
 from tnats.storage.recover import GroupState, PartContent, Recovery, recover
-from tnats.storage.segment import HEADER_OFFSETS, QUARANTINE, SegmentHeader
+from tnats.storage.segment import QUARANTINE, SegmentHeader
 from tnats.storage.store import (
     DELETED,
     FILE_BYTES_MAX,
@@ -162,10 +162,9 @@ class _Check:
         self.report.corrections += [Correction(path, offset, bytes([value])) for offset, value in corrected]
 
     def compare_headers(self, path: str, area: bytes | bytearray, header: SegmentHeader) -> None:
-        for offset in HEADER_OFFSETS:
-            copy = bytes(header.encode(offset))
-            if area[offset : offset + len(copy)] != copy:
-                self.report.corrections.append(Correction(path, offset, copy))
+        self.report.corrections += [
+            Correction(path, offset, copy) for offset, copy in segment.wrong_headers(header, area)
+        ]
 
     async def check_marker(self) -> None:
         path = f"{self.root}/marker"

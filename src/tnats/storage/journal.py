@@ -27,7 +27,7 @@ The host runs `run` in its nursery, ends it with `close`, and calls `release` af
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -531,12 +531,23 @@ class Journal:
             self._rolled.set()
         self._current = part
 
-    async def secure(self, recovery: Recovery) -> bool:
+    async def secure(self, recovery: Recovery, wrong_headers: Mapping[int, list[tuple[int, bytes]]]) -> bool:
         """Make durable what was read and is about to be built on; frozen, and False, when that fails.
 
         The last run's sync may have failed, and a failed sync can leave pages that count as clean though the medium
-        does not have them: another sync would write nothing. So what nothing says was durable is written again.
+        does not have them: another sync would write nothing. So what nothing says was durable is written again. And
+        what was corrected, of every part.
         """
+        try:
+            for part in recovery.parts:
+                right = [*wrong_headers[part.number], *((offset, bytes([value])) for offset, value in part.corrected)]
+                for offset, correct in right:
+                    self._files[part.number].file.pwrite([correct], offset)
+                if right:
+                    await self._files[part.number].file.sync()
+        except DiskError as exc:
+            self._freeze(exc)
+            return False
         if not recovery.parts or recovery.parts[-1].number not in self._files:
             return True
         file = self._files[recovery.parts[-1].number].file

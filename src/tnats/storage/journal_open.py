@@ -52,12 +52,10 @@ async def open_journal(
             else:
                 file.close()
     recovery = recover(contents, directory)
-    for part in recovery.parts:
-        for offset, value in part.corrected:
-            files[part.number].file.pwrite([bytes([value])], offset)
     journal = Journal(disk, clock, entropy, directory, store_id, options, recovery, keys)
     journal._files = files
-    if await journal.secure(recovery):
+    wrong = {content.number: content.wrong_headers for content in contents}
+    if await journal.secure(recovery, wrong):
         await journal.begin(recovery)
     return journal
 
@@ -77,4 +75,5 @@ async def read_part(file: File, number: int, size: int, store_id: bytes, keys: K
         findings.append(Finding("foreign", file.path, text="belongs to another store or place"))
         header = None
     cipher = None if header is None else segment.cipher_of(header, keys)
-    return PartContent(number, file.path, data, header, findings, cipher)
+    wrong_headers = segment.wrong_headers(header, data) if header is not None and findings else []
+    return PartContent(number, file.path, data, header, findings, cipher, wrong_headers)

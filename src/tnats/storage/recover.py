@@ -134,6 +134,8 @@ class PartContent:
     header: SegmentHeader | None
     findings: list[Finding]
     cipher: FileCipher | None = None
+    wrong_headers: list[tuple[int, bytes]] = attrs.field(factory=list)
+    """Offset and right bytes of header copies that are not as they should be."""
 
 
 @attrs.define

@@ -166,6 +166,12 @@ def _decode(found: record.Record, path: str, keys: KeyRing | None) -> SegmentHea
     return None if opened is None else attrs.evolve(sealed, group=opened)
 
 
+def wrong_headers(header: SegmentHeader, area: bytes | bytearray) -> list[tuple[int, bytes]]:
+    """Offset and right bytes of the copies of a header that are not as they should be."""
+    copies = [(offset, bytes(header.encode(offset))) for offset in HEADER_OFFSETS]
+    return [(offset, copy) for offset, copy in copies if area[offset : offset + len(copy)] != copy]
+
+
 def read_promise(area: bytes | bytearray, seed: int, path: str) -> tuple[int, bool, list[Finding]]:
     """The larger promise of the two slots, and whether both were readable."""
     findings: list[Finding] = []

@@ -543,7 +543,12 @@ async def refuse_others(disk: Disk, directory: str) -> None:
 
 async def _make_directory(disk: Disk, directory: str) -> None:
     """Make the store directory with its parents, durably."""
-    await disk.mkdir(directory, parents=True)
+    try:
+        await disk.mkdir(directory, parents=True)
+    except DiskError as exc:
+        if exc.errno not in (errno.EEXIST, errno.ENOTDIR):
+            raise
+        raise StoreRefused(f"{directory}: storage directory is not a directory; name another one as store_dir") from exc
     parent = directory.rstrip("/")
     while parent.strip("/"):
         parent = parent.rpartition("/")[0]
@@ -577,4 +582,12 @@ async def _identify(
     findings += found
     if header_found is None or header_found.role != IDENTITY:
         raise StoreRefused(f"{path} is damaged in both copies: restore it from a backup")
+    if found:
+        file = await disk.open(path)
+        try:
+            for offset, copy in segment.wrong_headers(header_found, data):
+                file.pwrite([copy], offset)
+            await file.sync()
+        finally:
+            file.close()
     return header_found.store_id

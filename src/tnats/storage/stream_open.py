@@ -123,6 +123,8 @@ class _Opening:
         if scan is not None:
             log.findings += scan.findings
             if not self.readonly:
+                for offset, copy in segment.wrong_headers(header, data) if header is not None and findings else ():
+                    file.pwrite([copy], offset)
                 for offset, value in scan.corrected:
                     file.pwrite([bytes([value])], offset)
                 self.write_again(holder, file, data)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError
@@ -107,8 +106,6 @@ class UsedSequences:
         try:
             await self._disk.write_file(self._path, bytes(header.area()) + bytes(packed))
         except DiskError:
-            with suppress(DiskError):
-                await self._disk.unlink(self._path + ".tmp")
             return
         self.is_stale = False
         self._saved, self._noted = dict(used), dict(used)

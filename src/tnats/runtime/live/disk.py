@@ -24,13 +24,14 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import outcome
 import trio
 
 from tnats.limits import DISK_WORKERS_MAX
-from tnats.runtime.api import Buffer, DirectoryEntry, StoreLocked
+from tnats.runtime.api import Buffer, DirectoryEntry, DiskError, StoreLocked
 from tnats.runtime.disk_errors import disk_error
 
 T = TypeVar("T")
@@ -154,11 +155,16 @@ class LiveDisk:
         temporary = path + ".tmp"
         file = await self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
         try:
-            file.pwrite([data], 0)
-            await file.sync()
-        finally:
-            file.close()
-        await self.rename(temporary, path)
+            try:
+                file.pwrite([data], 0)
+                await file.sync()
+            finally:
+                file.close()
+            await self.rename(temporary, path)
+        except DiskError:
+            with suppress(DiskError):
+                await self.unlink(temporary)
+            raise
         await self.sync_dir(os.path.dirname(path) or ".")
 
 

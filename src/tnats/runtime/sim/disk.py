@@ -17,11 +17,12 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import attrs
 
 from tnats.errors import NodeKilled
-from tnats.runtime.api import Buffer, Clock, DirectoryEntry, StoreLocked
+from tnats.runtime.api import Buffer, Clock, DirectoryEntry, DiskError, StoreLocked
 from tnats.runtime.disk_errors import disk_error
 from tnats.runtime.sim.disk_faults import (
     CHANGING,
@@ -250,13 +251,18 @@ class SimDisk:
         temporary = path + ".tmp"
         file = await self.open(temporary, create=True)
         try:
-            if file.size():
-                await file.truncate(0)
-            file.pwrite([data], 0)
-            await file.sync()
-        finally:
-            file.close()
-        await self.rename(temporary, path)
+            try:
+                if file.size():
+                    await file.truncate(0)
+                file.pwrite([data], 0)
+                await file.sync()
+            finally:
+                file.close()
+            await self.rename(temporary, path)
+        except DiskError:
+            with suppress(DiskError):
+                await self.unlink(temporary)
+            raise
         await self.sync_dir(path.rpartition("/")[0] or "/")
 
 
