@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.jetstream.consumers import Rig, Sent
+from tests.unit.jetstream.consumers import ListIndex, Rig, Sent, tell
 from tests.unit.jetstream.stores import SECOND
 
 from tnats.jetstream.consumer.acks import parse_subject
-from tnats.jetstream.consumer.config import AckPolicy
+from tnats.jetstream.consumer.config import AckPolicy, DeliverPolicy, ReplayPolicy
 from tnats.jetstream.consumer.effects import Effects
+from tnats.wire.bundle import Bundled
 
 ACK_WAIT_S = 10
 SUBJECTS = ("s.a", "s.b", "t.a")
@@ -284,3 +287,99 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
 
 TestConsumerAgainstModel = ConsumerAgainstModel.TestCase
 TestConsumerAgainstModel.settings = settings(stateful_step_count=25)
+
+
+# ------------------------------------------------------------------ runs
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "ack_policy": st.sampled_from([AckPolicy.EXPLICIT, AckPolicy.ALL, AckPolicy.NONE]),
+        "max_deliver": st.sampled_from([-1, 2]),
+        "max_ack_pending": st.sampled_from([-1, 7, 30]),
+        "filter_subjects": st.sampled_from([[], ["s.>"], ["s.a", "t.a"]]),
+        "headers_only": st.booleans(),
+        "sample_freq": st.sampled_from(["", "60%"]),
+        "deliver_policy": st.sampled_from([DeliverPolicy.ALL, DeliverPolicy.LAST_PER_SUBJECT]),
+        "replay_policy": st.sampled_from([ReplayPolicy.INSTANT] * 4 + [ReplayPolicy.ORIGINAL]),
+        "deliver_subject": st.sampled_from(["", "", "", "push"]),
+    }
+)
+TAILS = [*['"expires":5000000000'] * 4, '"max_bytes":200,"expires":5000000000', '"no_wait":true']
+PULLS = st.tuples(st.just("pull"), st.sampled_from(["R1", "R1", "R2", "R3"]), st.integers(1, 9), st.sampled_from(TAILS))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), st.sampled_from(SUBJECTS), st.integers(1, 20)),
+        PULLS,
+        PULLS,
+        st.tuples(st.just("ack"), st.lists(st.integers(0, 30), min_size=1, max_size=9), st.sampled_from(["+ACK", ""])),
+        st.tuples(st.just("say"), st.integers(0, 30), st.sampled_from(["-NAK", '-NAK {"delay":3000000000}', "+TERM"])),
+        st.tuples(st.just("remove"), st.integers(0, 30)),
+        st.tuples(st.just("sleep"), st.sampled_from([0.1, 2.0, 11.0])),
+    ),
+    max_size=30,
+)
+
+
+class Pair:
+    """Two consumers that differ in nothing but how long their runs may be."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        if config["deliver_policy"] == DeliverPolicy.LAST_PER_SUBJECT and not config["filter_subjects"]:
+            config = {**config, "filter_subjects": [">"]}
+        if config["ack_policy"] == AckPolicy.NONE:
+            config = {**config, "max_deliver": -1, "max_ack_pending": -1, "sample_freq": ""}
+        else:
+            config = {**config, "ack_wait_ns": ACK_WAIT_S * SECOND}
+        single = ListIndex()
+        single.run_max = 1
+        self.rigs = [Rig(**config), Rig(single, **config)]
+        self.sent: list[Sent] = []
+        if config["deliver_subject"]:
+            for rig in self.rigs:
+                rig.take(rig.machine.set_bound(True, 0))
+
+    def do(self, what: str, *arguments: Any) -> None:
+        for rig in self.rigs:
+            if what == "store":
+                rig.store(arguments[0], "xyz", arguments[1])
+            elif what == "pull":
+                reply, batch, bound = arguments
+                rig.pull(f'{{"batch":{batch},{bound}}}', reply)
+            elif what == "ack" and self.sent:
+                chosen = [self.sent[number % len(self.sent)] for number in arguments[0]]
+                rig.say(*(Bundled(one.ack_reply, b"A", 0, arguments[1].encode()) for one in chosen))
+            elif what == "say" and self.sent:
+                rig.ack(self.sent[arguments[0] % len(self.sent)], arguments[1])
+            elif what == "remove" and rig.index.held:
+                rig.remove(sorted(rig.index.held)[arguments[0] % len(rig.index.held)])
+            elif what == "sleep":
+                rig.sleep(arguments[0])
+        self.compare()
+
+    def compare(self) -> None:
+        runs, singles = self.rigs
+        assert runs.machine.state.encode() == singles.machine.state.encode()
+        assert runs.applied.encode() == singles.applied.encode()
+        assert runs.machine.info(runs.now_ns) == singles.machine.info(singles.now_ns)
+        targets = dict.fromkeys(send.target for send in singles.sent)
+        for target in targets:
+            told = [[tell(send) for send in rig.sent if send.target == target] for rig in self.rigs]
+            assert told[0] == told[1]
+        assert len(runs.sent) == len(singles.sent)
+        for kind in ("acked_replies", "done", "advisories"):
+            found = [[one for effects in rig.log for one in getattr(effects, kind)] for rig in self.rigs]
+            assert found[0] == found[1], kind
+        self.sent += [send for send in singles.sent if isinstance(send, Sent)]
+        for rig in self.rigs:
+            rig.sent.clear()
+            rig.log.clear()
+
+
+@given(CONFIGS, st.lists(PULLS, min_size=1, max_size=4), st.integers(5, 20), STEPS)
+def test_runs_are_what_single_deliveries_are(
+    config: dict[str, Any], pulls: list[tuple[Any, ...]], count: int, steps: list[tuple[Any, ...]]
+) -> None:
+    """Whatever is delivered, acknowledged and logged in runs is the same as message by message, for each target."""
+    pair = Pair(config)
+    for what, *arguments in [*pulls, ("store", "s.a", count), *steps]:
+        pair.do(what, *arguments)
