@@ -173,6 +173,11 @@ class Talk:
             except TimeoutError:
                 return found
 
+    def forget(self) -> None:
+        """Forget what has come and was not asked for, and all answers."""
+        self._arrived.clear()
+        self.log.clear()
+
     def fence(self) -> None:
         """Return when the server has read all that was said."""
         self.send(b"PING\r\n")

@@ -58,6 +58,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tnats.accounts",
         "tnats.broker.ports",
         "tnats.wire.bundle",
+        "tnats.wire.documents",
         "tnats.wire.headers",
         "tnats.subjects",
         "tnats.auth",

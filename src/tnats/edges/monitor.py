@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import orjson
-
 from tnats.edges.http_server import Request, Response
 from tnats.edges.query import BadQuery, Query
+from tnats.wire.documents import encode_document
 
 Report = Callable[[Query], "Response | dict[str, object]"]
 
@@ -69,8 +68,7 @@ class Monitor:
 
 def json_response(data: Mapping[str, object], status: int = 200, *, compact: bool = False) -> Response:
     """Encode `data` indented by two spaces, or on one line when `compact` (the health probe)."""
-    body = orjson.dumps(data) if compact else orjson.dumps(data, option=orjson.OPT_INDENT_2)
-    return Response(status, body, _JSON_HEADERS)
+    return Response(status, encode_document(data, is_indented=not compact), _JSON_HEADERS)
 
 
 _INDEX = """<!doctype html>

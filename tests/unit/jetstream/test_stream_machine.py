@@ -303,6 +303,35 @@ def test_missed_repeats_collapse() -> None:
     assert desk.store.count_of(b"a.t") == 4
 
 
+def test_only_schedules_are_cancelled() -> None:
+    """Who may publish cannot delete a message by calling it a schedule; a schedule in flight can be cancelled."""
+    desk = Desk(allow_msg_schedules=True)
+    cancel = {"Nats_Schedule_Next": "purge"}
+    desk.publish(publish("a.m", "kept"))
+    assert desk.say(publish("a.c", Nats_Scheduler="a.m", **cancel)) == ["!10212"]
+    schedule = publish("a.s", Nats_Schedule="@every 5s", Nats_Schedule_Target="a.t")
+    desk.admit(schedule)
+    desk.admit(publish("a.c", Nats_Scheduler="a.s", **cancel))
+    desk.admit(publish("a.c", Nats_Scheduler="a.nothing", **cancel))
+    desk.commit()
+    desk.sleep(20)
+    assert [subject for _, subject, _ in desk.held()] == ["a.m", "a.c", "a.c"]
+
+
+def test_expectations_behind_a_rollup_in_flight() -> None:
+    """What a roll-up of everything takes away is not expected any more, though it is not applied yet; a refused one
+    takes nothing away.
+    """
+    desk = Desk(allow_rollup_hdrs=True, max_msg_size=300)
+    desk.publish(publish("a.x"))
+    desk.admit(publish("a.y", "x" * 400, Nats_Rollup="all"))
+    assert desk.admit(publish("a.x", Nats_Expected_Last_Subject_Sequence="0")).replies
+    desk.admit(publish("a.y", Nats_Rollup="all"))
+    assert not desk.admit(publish("a.x", Nats_Expected_Last_Subject_Sequence="0")).replies
+    desk.commit()
+    assert [(seq, subject) for seq, subject, _ in desk.held()] == [(2, "a.y"), (3, "a.x")]
+
+
 def test_a_schedule_that_cannot_be_read_is_tried_again_in_a_while() -> None:
     """Its deadline moves on by a second at a time, so that nobody spins; it fires once it can be read."""
     desk = Desk(allow_msg_schedules=True)

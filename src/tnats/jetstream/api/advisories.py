@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import orjson
 
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.api.times import format_time
+from tnats.wire.documents import encode_document
 
 ADVISORY_PREFIX = "$JS.EVENT.ADVISORY."
 METRIC_PREFIX = "$JS.EVENT.METRIC."
@@ -31,7 +31,7 @@ class Advisory:
 
     def encode(self, event_id: str, now_ns: int) -> bytes:
         """The JSON body."""
-        return orjson.dumps({"type": self.type, "id": event_id, "timestamp": format_time(now_ns), **self.fields})
+        return encode_document({"type": self.type, "id": event_id, "timestamp": format_time(now_ns), **self.fields})
 
 
 def _advisory(subject: str, kind: str, fields: dict[str, Any]) -> Advisory:

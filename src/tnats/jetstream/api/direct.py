@@ -134,7 +134,7 @@ class DirectGets:
         if last_by:
             if wanted != JSApiMsgGetRequest(no_hdr=wanted.no_hdr):
                 return "408 Bad Request"
-            return JSApiMsgGetRequest(last_by_subj=last_by.decode(), no_hdr=wanted.no_hdr)
+            return JSApiMsgGetRequest(last_by_subj=to_text(last_by), no_hdr=wanted.no_hdr)
         single = bool(wanted.last_by_subj)
         if not (wanted.multi_last or wanted.seq or single or wanted.next_by_subj or wanted.start_time_ns is not None):
             return "408 Empty Request"

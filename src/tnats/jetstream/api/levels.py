@@ -46,7 +46,5 @@ def supports(header_value: bytes | None) -> bool:
     """Whether a request that carries `Nats-Required-Api-Level: header_value` may be served."""
     if not header_value:
         return True
-    try:
-        return int(header_value) <= API_LEVEL
-    except ValueError:
-        return False
+    digits = header_value.removeprefix(b"-")
+    return digits.isdigit() and len(digits) <= 18 and int(header_value) <= API_LEVEL

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import orjson
 
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import (
@@ -33,6 +32,7 @@ from tnats.jetstream.api.subjects import RESPONSE_TYPE_PREFIX
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.stream.config import ExternalStream, StreamConfig, SubjectTransform
 from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.wire.documents import encode_document
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
@@ -476,7 +476,7 @@ def encode_answer(response_type: str, body: Any, error: ApiError | None = None) 
     if error is not None:
         answer["error"] = error.to_json()
     answer.update(to_object(body))
-    return orjson.dumps(answer)
+    return encode_document(answer)
 
 
 def page(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:

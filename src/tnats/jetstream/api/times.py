@@ -14,10 +14,14 @@ from tnats.limits import SECOND_NS
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 DURATION_NS_MAX = 2**63 - 1
+DURATION_SIZE_MAX = 256
+"""Characters of a duration: longer ones say nothing that shorter ones cannot, and cost time."""
 
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_SECONDS_MIN = calendar.timegm((1, 1, 1, 0, 0, 0))
+_SECONDS_MAX = calendar.timegm((9999, 12, 31, 23, 59, 59))
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_NS = {
     "ns": 1,
@@ -49,7 +53,7 @@ def parse_time(text: str) -> int | None:
         offset_s = (offset_hour * 60 + offset_minute) * 60 * (1 if found[8] == "+" else -1)
     fraction_ns = int((found[7] or "0")[:9].ljust(9, "0"))
     seconds = calendar.timegm((year, month, day, hour, minute, second)) - offset_s
-    return seconds * SECOND_NS + fraction_ns
+    return seconds * SECOND_NS + fraction_ns if _SECONDS_MIN <= seconds <= _SECONDS_MAX else None
 
 
 def format_time(ns: int | None) -> str:
@@ -70,7 +74,7 @@ def parse_duration(text: str) -> int | None:
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0
-    if not rest:
+    if not rest or len(rest) > DURATION_SIZE_MAX:
         return None
     total_ns = 0
     position = 0

@@ -29,7 +29,7 @@ def check_extensions(config: ConsumerConfig) -> ApiError | None:
             if config.ack_policy == AckPolicy.NONE:
                 return _refusal(f"{key} needs an ack policy")
         elif key == ACK_PENDING_PER_SUBJECT_KEY:
-            if not value.isascii() or not value.isdigit() or int(value) < 1:
+            if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < 1:
                 return _refusal(f"{key} needs a number of at least 1, not {value!r}")
             if config.ack_policy != AckPolicy.EXPLICIT:
                 return _refusal(f"{key} needs the explicit ack policy")

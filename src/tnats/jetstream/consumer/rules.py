@@ -302,7 +302,7 @@ def _check_sampling(work: _Check) -> ApiError | None:
     if not text:
         return None
     digits = text.removesuffix("%")
-    if not re.fullmatch(r"[+-]?[0-9]+", digits):
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", digits):
         return errors.CONSUMER_INVALID_SAMPLING(err=f'strconv.Atoi: parsing "{digits}": invalid syntax')
     if int(digits) < 0:
         return errors.CONSUMER_INVALID_SAMPLING(err="<nil>")

@@ -44,6 +44,9 @@ _DECIMAL = re.compile(rb"[+-]?[0-9]+")
 DIGITS_MAX = 4000
 """Digits of an increment: a header cannot hold more than 64 KiB, and work on a number grows with its square."""
 
+TOTAL_DIGITS_MAX = DIGITS_MAX + 200
+"""Digits of a total: more than can ever come together."""
+
 
 @attrs.frozen
 class Total:
@@ -66,7 +69,7 @@ def parse_total(headers: bytes, payload: bytes) -> Total | None:
         value = orjson.loads(payload)["val"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    if type(value) is not str or not _DECIMAL.fullmatch(value.encode()):
+    if type(value) is not str or not _DECIMAL.fullmatch(value.encode()) or len(value) > TOTAL_DIGITS_MAX:
         return None
     return Total(int(value), get_header(headers, SOURCES_HEADER) or b"")
 

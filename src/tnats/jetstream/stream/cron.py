@@ -32,6 +32,9 @@ NAMED: dict[str, str] = {
 YEARS_AHEAD_MAX = 5
 """An expression that does not fire within so many years never does (31 February)."""
 
+DIGITS_MAX = 9
+"""Of any number in an expression."""
+
 _ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
@@ -62,9 +65,10 @@ def _parse_field(text: str, low: int, high: int, names: dict[str, int]) -> _Fiel
             first, last = first_value, last_value
         step = 1
         if slash:
-            if not step_text.isascii() or not step_text.isdigit() or int(step_text) == 0:
+            step_value = _number(step_text, {})
+            if not step_value:
                 return None
-            step = int(step_text)
+            step = step_value
         if not low <= first <= last <= high:
             return None
         values.update(range(first, last + 1, step))
@@ -73,7 +77,7 @@ def _parse_field(text: str, low: int, high: int, names: dict[str, int]) -> _Fiel
 
 def _number(text: str, names: dict[str, int]) -> int | None:
     if text.isascii() and text.isdigit():
-        return int(text)
+        return int(text) if len(text) <= DIGITS_MAX else None
     return names.get(text.lower())
 
 

@@ -9,7 +9,6 @@ missing number, `ok` reports it and goes on. A refused message is reported; in `
 from __future__ import annotations
 
 import attrs
-import orjson
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
@@ -22,6 +21,8 @@ from tnats.limits import (
     FAST_BATCH_WINDOW_MSGS_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
 )
+from tnats.subjects.tokens import to_text
+from tnats.wire.documents import encode_document
 
 SUFFIX = b".$FI"
 START, APPEND, COMMIT, COMMIT_END, PING = range(5)
@@ -54,7 +55,7 @@ def parse_control(reply: bytes) -> Control | ApiError:
         return invalid
     if (number == 1) != (operation == START) and operation not in (COMMIT, PING):
         return invalid
-    flow = int(flow_text) if flow_text.isdigit() else 0
+    flow = int(flow_text[:9]) if flow_text.isdigit() else 0
     return Control(batch_id, flow or FAST_BATCH_WINDOW_MSGS, gap == b"fail", number, operation)
 
 
@@ -135,7 +136,7 @@ class FastBatches:
         if batch.number == 1:
             self.end(control.batch_id)
             return [self._error(error)]
-        answers = [orjson.dumps({"type": "err", "seq": control.number, "error": error.to_json()})]
+        answers = [encode_document({"type": "err", "seq": control.number, "error": error.to_json()})]
         if control.operation == COMMIT or control.fails_on_gap:
             batch.number -= 1
             answers.append(self.end(control.batch_id))
@@ -145,12 +146,12 @@ class FastBatches:
         """Close a batch: its PubAck."""
         batch = self._open.pop(batch_id)
         self._budget.fast_count -= 1
-        return orjson.dumps(
+        return encode_document(
             {
                 "stream": self._stream_name,
                 "seq": batch.last_seq,
                 **({"duplicate": True} if is_duplicate else {}),
-                "batch": batch_id.decode("utf-8", "replace"),
+                "batch": to_text(batch_id),
                 "count": batch.number,
             }
         )
@@ -175,7 +176,7 @@ class FastBatches:
         return max(1, FAST_BATCH_WINDOW_MSGS_MAX // max(1, len(self._open)))
 
     def _error(self, error: ApiError) -> bytes:
-        return orjson.dumps({"error": error.to_json(), "stream": self._stream_name, "seq": 0})
+        return encode_document({"error": error.to_json(), "stream": self._stream_name, "seq": 0})
 
 
 def _ack(number: int, window: int) -> bytes:

@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 import attrs
-import orjson
 
 from tnats.errors import ensure
 from tnats.jetstream.api import errors
@@ -35,6 +34,7 @@ from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream.batches import AtomicBatches, BatchBudget
 from tnats.jetstream.stream.config import Discard, Retention, StreamConfig
 from tnats.jetstream.stream.counters import CounterTotals
+from tnats.jetstream.stream.cron import find_zone
 from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Reply, Skip
 from tnats.jetstream.stream.fast_batches import SUFFIX, Control, FastBatches, parse_control
 from tnats.jetstream.stream.interest import InterestTable
@@ -45,6 +45,7 @@ from tnats.limits import MESSAGE_HEADERS_BYTES_MAX, SECOND_NS
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import subject_matches, to_bytes, to_text
 from tnats.subjects.transforms import Transform
+from tnats.wire.documents import encode_document
 from tnats.wire.headers import set_header
 
 SCHEDULE_REST_NS = SECOND_NS
@@ -94,6 +95,8 @@ class StreamLeader:
         self._next_seq = machine.store.last_seq + 1
         self._ids: dict[bytes, int] = {}
         self._last_id = machine.duplicates.last
+        self._rolled_up_below = 0
+        """What lies below is gone, or will be when what is in flight applies: the newest roll-up of everything."""
         self._totals = CounterTotals()
         self._undo: list[tuple[bytes, counters.Total | None, bool]] | None = None
         self._batches = AtomicBatches(budget)
@@ -113,8 +116,8 @@ class StreamLeader:
         """The machine's configuration changed: derive anew what depends on it."""
         config = self.config
         self.interest.retention = config.retention
-        name = orjson.dumps(config.name)
-        domain = b', "domain":%b, ' % orjson.dumps(self._domain) if self._domain else b","
+        name = encode_document(config.name)
+        domain = b', "domain":%b, ' % encode_document(self._domain) if self._domain else b","
         self._ack_head = b'{"stream":%b%b"seq":' % (name, domain)
         self._refusal_tail = b',"stream":%b,"seq":0}' % name
         self._size_max = config.max_msg_size if config.max_msg_size > 0 else 2**62
@@ -196,7 +199,7 @@ class StreamLeader:
 
     def refusal(self, error: ApiError) -> bytes:
         """The answer to a publish that is not stored."""
-        return b'{"error":' + orjson.dumps(error.to_json()) + self._refusal_tail
+        return b'{"error":' + encode_document(error.to_json()) + self._refusal_tail
 
     def _admit_staged(
         self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append, admission: Admission
@@ -206,7 +209,7 @@ class StreamLeader:
             error = errors.ATOMIC_PUBLISH_DISABLED()
         elif self.config.sealed:
             error = errors.STREAM_SEALED()
-        elif not supports(headers.get(REQUIRED_LEVEL_HEADER)):
+        elif not supports(headers.get(REQUIRED_LEVEL_HEADER) or None):
             error = errors.REQUIRED_API_LEVEL()
         elif len(message[1]) + len(message[2]) > self._size_max:
             error = errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
@@ -227,7 +230,7 @@ class StreamLeader:
     ) -> None:
         """Judge a whole batch; one refusal takes all of it back."""
         count, size_bytes, added_count = len(entry.messages), entry.size_bytes, entry.added_count
-        last_id, ids = self._last_id, list(self._ids)
+        last_id, ids, rolled_up_below = self._last_id, list(self._ids), self._rolled_up_below
         self._undo = []
         first_seq = entry.next_seq
         try:
@@ -237,6 +240,7 @@ class StreamLeader:
             entry.truncate(count)
             entry.size_bytes, entry.added_count, self._last_id = size_bytes, added_count, last_id
             self._ids = {msg_id: self._ids[msg_id] for msg_id in ids}
+            self._rolled_up_below = rolled_up_below
             for subject, total, was_known in reversed(self._undo):
                 if was_known:
                     self._totals.learn(subject, total)
@@ -251,7 +255,7 @@ class StreamLeader:
         entry.acks[last] = b'%b%d,"batch":%b,"count":%d}' % (
             self._ack_head,
             entry.first_seq + last,
-            orjson.dumps(batch_id),
+            encode_document(batch_id),
             len(messages),
         )
 
@@ -261,7 +265,7 @@ class StreamLeader:
         control: Control | ApiError
         if not self.config.allow_batched:
             control = errors.BATCH_PUBLISH_DISABLED()
-        elif not supports(headers.get(REQUIRED_LEVEL_HEADER)):
+        elif not supports(headers.get(REQUIRED_LEVEL_HEADER) or None):
             control = errors.REQUIRED_API_LEVEL()
         else:
             control = parse_control(reply)
@@ -317,7 +321,7 @@ class StreamLeader:
         if has_rules:
             self._check_allowed(headers)
             self._check_expectations(subject, headers, entry, batch_first_seq)
-            block = self._check_schedule(subject, headers, block)
+            block = self._check_schedule(subject, headers, block, entry)
             block = self._with_ttl_floor(headers, block)
         if block:
             block = header.storable(block)
@@ -337,6 +341,8 @@ class StreamLeader:
         if config.discard == Discard.NEW and not is_dropped:
             self._check_limits((subject, block, payload), headers, entry)
         self._store((subject, block, payload), reply, ack, is_dropped, msg_id, entry)
+        if has_rules and headers.get(header.ROLLUP, b"").lower() == header.ROLLUP_ALL:
+            self._rolled_up_below = entry.next_seq - 1
 
     def _store(
         self, message: Message, reply: bytes, ack: bytes | None, is_dropped: bool, msg_id: bytes | None, entry: Append
@@ -357,7 +363,7 @@ class StreamLeader:
         """Headers that need a feature of the stream, or are not for clients."""
         config = self.config
         increment = headers.get(counters.INCREMENT_HEADER)
-        if config.allow_msg_counter:
+        if increment and config.allow_msg_counter:
             if any(headers.get(key) for key in counters.FORBIDDEN_HEADERS):
                 raise _Refused(errors.MESSAGE_INCR_INVALID())
         elif increment:
@@ -400,29 +406,45 @@ class StreamLeader:
     def _last_seq_of(self, pattern: bytes, entry: Append) -> int:
         """The last sequence on a subject or pattern when the next message of `entry` applies."""
         found = entry.last_seq_of(pattern)
-        if found:
-            return found
         for pending in reversed(self._in_flight):
-            found = pending.last_seq_of(pattern)
-            if found:
-                return found
-        return self.machine.store.last_seq_of(pattern)
+            found = found or pending.last_seq_of(pattern)
+        found = found or self.machine.store.last_seq_of(pattern)
+        return found if found >= self._rolled_up_below else 0
 
-    def _check_schedule(self, subject: bytes, headers: Mapping[bytes, bytes], block: bytes) -> bytes:
+    def _check_schedule(self, subject: bytes, headers: Mapping[bytes, bytes], block: bytes, entry: Append) -> bytes:
         """The block of a schedule, which rolls up its subject; other blocks unchanged."""
         is_schedule = bool(headers.get(schedules.SCHEDULE))
         if is_schedule and not self.config.allow_msg_schedules:
             raise _Refused(errors.MESSAGE_SCHEDULES_DISABLED())
+        zone = headers.get(schedules.ZONE)
+        if zone is not None and find_zone(to_text(zone)) is None:
+            allowed = self.config.allow_msg_schedules
+            raise _Refused(
+                errors.MESSAGE_SCHEDULES_TIME_ZONE_INVALID() if allowed else errors.MESSAGE_SCHEDULES_DISABLED()
+            )
         error = None
         if headers.get(schedules.SCHEDULER) or headers.get(schedules.NEXT):
             error = schedules.check_scheduler(subject, headers)
             if error is None and not self.config.allow_msg_schedules:
                 error = errors.MESSAGE_SCHEDULES_DISABLED()
+            if error is None and not self._is_cancellable(headers[schedules.SCHEDULER], entry):
+                error = errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID()
         if error is None and is_schedule:
             error = schedules.check(subject, headers, self.config.allow_msg_ttl, self.captures)
         if error is not None:
             raise _Refused(error)
         return set_header(block, header.ROLLUP, header.ROLLUP_SUBJECT) if is_schedule else block
+
+    def _is_cancellable(self, subject: bytes, entry: Append) -> bool:
+        """Whether the last message of a subject is a schedule, or there is none: who cancels may not delete others."""
+        seq = self._last_seq_of(subject, entry)
+        if not seq or self.machine.schedules.seq_of(subject) == seq:
+            return True
+        for pending in (entry, *self._in_flight):
+            if pending.first_seq <= seq < pending.next_seq:
+                block = pending.messages[seq - pending.first_seq][1]
+                return bool(header.nats_headers(block).get(schedules.SCHEDULE))
+        return False
 
     def captures(self, subject: bytes) -> bool:
         """Whether the stream's subjects take this one in."""
@@ -639,6 +661,7 @@ class StreamLeader:
         self._next_seq = self.machine.store.last_seq + 1
         self._ids.clear()
         self._last_id = self.machine.duplicates.last
+        self._rolled_up_below = 0
         self._totals.clear()
         self._batches.clear()
         self._fast.clear()

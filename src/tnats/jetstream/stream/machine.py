@@ -156,9 +156,7 @@ class StreamMachine:
             if next_ns is not None:
                 self.schedules.rearm(scheduler, next_ns)
             else:
-                for old_seq in list(self.store.seqs_of(scheduler)):
-                    if old_seq != seq:
-                        self._remove(old_seq, applied)
+                self._remove(self.schedules.seq_of(scheduler), applied)
 
     def _observe_headers(self, seq: int, ts_ns: int, subject: bytes, headers: dict[bytes, bytes]) -> None:
         msg_id = headers.get(MSG_ID)

@@ -166,6 +166,11 @@ class Schedules:
         self._by_subject[subject] = _Schedule(seq, next_ns, pattern, headers.get(SOURCE, b""))
         heapq.heappush(self._heap, (next_ns, subject))
 
+    def seq_of(self, subject: bytes) -> int:
+        """The sequence of the schedule on a subject, 0 if there is none."""
+        schedule = self._by_subject.get(subject)
+        return schedule.seq if schedule is not None else 0
+
     def rearm(self, subject: bytes, next_ns: int) -> None:
         """A firing was stored that names the next one."""
         schedule = self._by_subject.get(subject)
