@@ -125,6 +125,7 @@ class _Opening:
             if not self.readonly:
                 for offset, copy in segment.wrong_headers(header, data) if header is not None and findings else ():
                     file.pwrite([copy], offset)
+                    data[offset : offset + len(copy)] = copy
                 for offset, value in scan.corrected:
                     file.pwrite([bytes([value])], offset)
                 self.write_again(holder, file, data)
