@@ -70,6 +70,9 @@ CLIENT_OBJECT_WINDOW_BYTES = 8 * MIB
 CLIENT_OBJECT_CHUNKS_AHEAD_MAX = 500
 """Chunks of an object on their way, to the server or from it: enough to keep a fast network and a disk busy."""
 
+CLIENT_BACKUP_DESCRIPTION_BYTES_MAX = 16 * MIB
+"""The file that describes a backup: a configuration, and the list of deleted messages at the worst."""
+
 CLIENT_PRESENT_LOOK_NS = SECOND_NS
 """How long a reader of what is there now waits for the next piece before it asks how much is left."""
 
@@ -239,7 +242,7 @@ ATOMIC_BATCHES_PER_STREAM_MAX = 50
 ATOMIC_BATCHES_PER_SERVER_MAX = 1000
 """Open atomic batches of all streams (ADR-50)."""
 
-ATOMIC_BATCH_IDLE_NS_MAX = 10 * SECOND_NS
+BATCH_IDLE_NS_MAX = 10 * SECOND_NS
 """An open batch without a message for so long is given up (ADR-50)."""
 
 ATOMIC_STAGED_BYTES_MAX = 128 * MIB
@@ -259,9 +262,6 @@ FAST_BATCH_WINDOW_MSGS_MAX = 500
 
 FAST_BATCH_WINDOW_MSGS = 10
 """Messages between two acks where the publisher names no number."""
-
-FAST_BATCH_IDLE_NS_MAX = 10 * SECOND_NS
-"""A fast batch without a message for so long is given up."""
 
 EXPIRE_MSGS_PER_ENTRY_MAX = 10_000
 """Messages that one log entry removes for their age, so that applying it stays short."""
@@ -356,7 +356,7 @@ RESTORE_CONSUMERS_MAX = 100_000
 
 # ------------------------------------------------------------------ jetstream: services
 
-STREAM_UNWRITTEN_BYTES_MAX = 8 * MIB
+STREAM_UNWRITTEN_BYTES_MAX = 1 * MIB
 """Stored messages of one stream that wait in memory for their segment file; they are in the journal already."""
 
 STREAM_NOTE_BYTES_MAX = 16 * KIB

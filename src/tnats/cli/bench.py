@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, nullcontext
-from typing import Any
+from contextlib import AsyncExitStack
 
 import click
 import trio
 
 from tnats.cli import bench_load
-from tnats.cli.bench_load import Advance, Result, Span, rates, share
-from tnats.cli.output import json_option, note, print_json
+from tnats.cli.bench_load import Result, Span, rates, share
+from tnats.cli.output import Advance, ignore_progress, json_option, note, print_json, progress_bar
 from tnats.cli.session import Session, run, session_options
 from tnats.client import Client
 from tnats.limits import SECOND_NS
@@ -111,10 +109,6 @@ def serve(session: Session, subject: str, count: int, size_bytes: int) -> int:
     return run(answer)
 
 
-def ignore_progress(count: int) -> None:
-    """Nobody watches."""
-
-
 def measure(
     session: Session,
     result: Result,
@@ -129,7 +123,7 @@ def measure(
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(session.connect(runtime)) for _ in range(client_count)]
             spans: list[Span | None] = [None] * client_count
-            with progress_bar(result.kind, message_count, as_json) as advance:
+            with progress_bar(result.kind, message_count, shown=not as_json) as advance:
 
                 async def one(index: int) -> None:
                     spans[index] = await load(runtime, clients[index], index, advance)
@@ -144,15 +138,6 @@ def measure(
             print_result(result)
 
     return run(work)
-
-
-def progress_bar(title: str, total: int, as_json: bool) -> Any:
-    """A context manager that gives an `Advance`: a bar on a terminal, nothing elsewhere."""
-    if as_json or not sys.stderr.isatty():
-        return nullcontext(ignore_progress)
-    from tnats.cli.progress import Bar
-
-    return Bar(title, total)
 
 
 def print_result(result: Result) -> None:

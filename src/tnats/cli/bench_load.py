@@ -5,11 +5,11 @@ All clients of a run share one trio loop and so one core. To load a server from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 
+from tnats.cli.output import Advance
 from tnats.client import Client, Message
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
@@ -18,9 +18,6 @@ STEP_COUNT = 1000
 """Messages between two progress reports."""
 
 PERCENTILES = (50, 90, 99, 99.9)
-
-Advance = Callable[[int], None]
-"""Called with the number of messages done since the last call."""
 
 
 @attrs.define

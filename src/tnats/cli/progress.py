@@ -5,17 +5,26 @@ from __future__ import annotations
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 
 class Bar:
     """A context manager around the drawing; gives the function that moves it on."""
 
-    def __init__(self, title: str, total: int) -> None:
+    def __init__(self, title: str, total: int, *, in_bytes: bool = False) -> None:
+        """`total` and what it is called with count messages, or bytes."""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            *((DownloadColumn(binary_units=True), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
@@ -23,7 +32,7 @@ class Bar:
         self._task = self._progress.add_task(title, total=total)
 
     def __enter__(self) -> Bar:
-        """Draw it; call it with the number of messages done since."""
+        """Draw it; call it with the number of messages or bytes done since."""
         self._progress.start()
         return self
 

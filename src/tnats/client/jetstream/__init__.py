@@ -32,6 +32,7 @@ from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.jetstream.publisher import PendingAck, Publisher
 from tnats.client.jetstream.pull import MessageStream
 from tnats.client.jetstream.push import PushedMessages
+from tnats.client.jetstream.snapshot import Snapshot
 from tnats.client.jetstream.stream import Stream
 from tnats.jetstream.api.messages import AccountInfo, ConsumerInfo, StreamInfo, StreamState
 from tnats.jetstream.consumer.config import (
@@ -94,6 +95,7 @@ __all__ = [
     "ReplayPolicy",
     "Republish",
     "Retention",
+    "Snapshot",
     "Storage",
     "StoredMessage",
     "Stream",

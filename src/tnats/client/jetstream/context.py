@@ -6,6 +6,7 @@ and consumers are handles made of names.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from typing import Unpack
 
 from tnats.client.client import Client
@@ -14,10 +15,18 @@ from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.batch import AtomicBatch
 from tnats.client.jetstream.publish import NO_RESPONDERS_RETRIES, Conditions, publish, with_conditions
 from tnats.client.jetstream.publisher import Publisher
+from tnats.client.jetstream.snapshot import restore
 from tnats.client.jetstream.stream import Stream
 from tnats.client.message import HeadersLike
 from tnats.client.options import nanoseconds
-from tnats.jetstream.api.messages import AccountInfo, JSApiStreamNamesRequest, StreamInfo, StreamList, StreamNames
+from tnats.jetstream.api.messages import (
+    AccountInfo,
+    JSApiStreamNamesRequest,
+    StreamInfo,
+    StreamList,
+    StreamNames,
+    StreamState,
+)
 from tnats.jetstream.stream.config import StreamConfig
 
 
@@ -83,6 +92,15 @@ class JetStream:
         """Make a stream; the same configuration once more is no error. Raises NameInUse, ApiError."""
         await self.api.ask(f"STREAM.CREATE.{config.name}", config, StreamInfo)
         return Stream(self.api, config.name)
+
+    async def restore_stream(
+        self, config: StreamConfig, state: StreamState, chunks: AsyncIterable[bytes]
+    ) -> StreamInfo:
+        """Make a stream out of what a `Snapshot` gave: its chunks, its state, and its configuration or a changed one.
+
+        Raises NameInUse when there is a stream of this name, ApiError.
+        """
+        return await restore(self.api, config, state, chunks)
 
     async def stream_names(self, *, subject: str = "") -> list[str]:
         """The names of all streams, or of those that listen on subjects which overlap `subject`."""

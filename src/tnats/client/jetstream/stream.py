@@ -9,6 +9,7 @@ from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.consumer import HEARTBEAT_S_MAX, Consumer
 from tnats.client.jetstream.delivery import StoredMessage, from_answer, from_direct
 from tnats.client.jetstream.ordered import OrderedMessages, create_consumer
+from tnats.client.jetstream.snapshot import Snapshot
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import (
     ConsumerInfo,
@@ -19,6 +20,7 @@ from tnats.jetstream.api.messages import (
     JSApiMsgGetRequest,
     JSApiStreamInfoRequest,
     JSApiStreamPurgeRequest,
+    JSApiStreamSnapshotRequest,
     MsgGetAnswer,
     StreamInfo,
     StreamPurged,
@@ -66,6 +68,15 @@ class Stream:
         """Remove messages: on `subject`, before `below_sequence`, or all but the newest `keep`; returns how many."""
         request = JSApiStreamPurgeRequest(seq=below_sequence, keep=keep, filter=subject)
         return (await self._api.ask(f"STREAM.PURGE.{self.name}", request, StreamPurged)).purged
+
+    def snapshot(
+        self, *, consumers: bool = True, check: bool = False, chunk_bytes: int = 0, window_bytes: int = 0
+    ) -> Snapshot:
+        """A backup of it, in chunks: see `Snapshot`. `check` lets the server look for damage first."""
+        request = JSApiStreamSnapshotRequest(
+            no_consumers=not consumers, chunk_size=chunk_bytes, window_size=window_bytes, jsck=check
+        )
+        return Snapshot(self._api, self.name, request)
 
     # ---------------------------------------------------------------- single messages
 

@@ -1,0 +1,284 @@
+"""`tnats stream`: administer streams, and look into them."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import click
+
+from tnats.cli.jetstream import (
+    CommandGroup,
+    JetStreamSession,
+    confirm,
+    force_option,
+    jetstream_options,
+    names_option,
+)
+from tnats.cli.output import json_option, note, print_json
+from tnats.cli.stream_backup import backup, restore
+from tnats.cli.stream_config import configure, read_config, stream_options
+from tnats.cli.stream_show import changes, print_stored, print_stream, stored_record, stream_rows
+from tnats.cli.tables import print_table
+from tnats.cli.values import DURATION, show_count
+from tnats.client.jetstream import JetStream, MessageNotFound, StreamConfig, StreamInfo
+from tnats.jetstream.api.fields import to_object
+
+
+@click.group("stream", cls=CommandGroup)
+def command() -> None:
+    """Administer streams, and look into them."""
+
+
+command.add_command(backup)
+command.add_command(restore)
+
+
+@command.command("ls")
+@click.option("--subject", default="", help="Only streams with subjects that overlap this one.")
+@names_option
+@json_option
+@jetstream_options
+def ls(js_session: JetStreamSession, subject: str, only_names: bool, as_json: bool) -> int:
+    """List the streams."""
+
+    async def work(js: JetStream) -> None:
+        if only_names:
+            for name in sorted(await js.stream_names(subject=subject)):
+                click.echo(name)
+            return
+        infos = sorted(await js.stream_infos(subject=subject), key=lambda info: info.config.name)
+        if as_json:
+            for info in infos:
+                print_json(to_object(info))
+        elif infos:
+            print_table("Streams", *stream_rows(infos, js.client.runtime.clock.wall_ns()))
+        else:
+            note("No streams")
+
+    return js_session.run(work)
+
+
+@command.command("info")
+@click.argument("stream")
+@click.option("--state", "only_state", is_flag=True, help="Only what it holds.")
+@json_option
+@jetstream_options
+def info(js_session: JetStreamSession, stream: str, only_state: bool, as_json: bool) -> int:
+    """Show the configuration and the state of STREAM."""
+
+    async def work(js: JetStream) -> None:
+        show(await js.stream(stream).info(), as_json, only_state=only_state)
+
+    return js_session.run(work)
+
+
+def show(found: StreamInfo, as_json: bool, *, only_state: bool = False) -> None:
+    """Print a stream."""
+    if as_json:
+        print_json(to_object(found.state if only_state else found))
+    else:
+        print_stream(found, only_state=only_state)
+
+
+@command.command("add")
+@click.argument("stream")
+@stream_options(editing=False)
+@json_option
+@jetstream_options
+def add(js_session: JetStreamSession, stream: str, config_file: BinaryIO | None, as_json: bool, **given: Any) -> int:
+    """Make STREAM. Without --subjects it takes the subject that is its name."""
+    config = StreamConfig(allow_direct=True) if config_file is None else read_config(StreamConfig, config_file)
+    config.name = stream
+    configure(config, given)
+
+    async def work(js: JetStream) -> None:
+        made = await js.create_stream(config)
+        show(await made.info(), as_json)
+
+    return js_session.run(work)
+
+
+@command.command("edit")
+@click.argument("stream")
+@stream_options(editing=True)
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@force_option
+@json_option
+@jetstream_options
+def edit(
+    js_session: JetStreamSession,
+    stream: str,
+    config_file: BinaryIO | None,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Change the configuration of STREAM: what the options name, nothing else."""
+
+    async def work(js: JetStream) -> None:
+        handle = js.stream(stream)
+        config = (await handle.info()).config
+        before = to_object(config)
+        if config_file is not None:
+            config = read_config(StreamConfig, config_file)
+            config.name = stream
+        configure(config, given)
+        lines = changes(before, to_object(config))
+        for line in lines:
+            note(line)
+        if not lines:
+            note("Nothing would change" if dry_run else "Nothing changes")
+        if dry_run or not lines:
+            return
+        confirm(f"Change stream {stream}?", force=force)
+        show(await handle.update(config), as_json)
+
+    return js_session.run(work)
+
+
+@command.command("rm")
+@click.argument("stream")
+@force_option
+@jetstream_options
+def rm(js_session: JetStreamSession, stream: str, force: bool) -> int:
+    """Remove STREAM with its messages and consumers."""
+    confirm(f"Remove stream {stream} with all its messages?", force=force)
+
+    async def work(js: JetStream) -> None:
+        await js.stream(stream).delete()
+
+    return js_session.run(work)
+
+
+@command.command("purge")
+@click.argument("stream")
+@click.option("--subject", default="", help="Only messages on this subject, wildcards allowed.")
+@click.option("--seq", "below_sequence", default=0, help="Only messages before this sequence.")
+@click.option("--keep", default=0, help="All but this many of the newest.")
+@force_option
+@json_option
+@jetstream_options
+def purge(
+    js_session: JetStreamSession, stream: str, subject: str, below_sequence: int, keep: int, force: bool, as_json: bool
+) -> int:
+    """Remove messages of STREAM."""
+    if below_sequence and keep:
+        raise click.UsageError("give --seq or --keep, not both")
+    confirm(f"Remove messages of stream {stream}?", force=force)
+
+    async def work(js: JetStream) -> None:
+        count = await js.stream(stream).purge(subject=subject, below_sequence=below_sequence, keep=keep)
+        if as_json:
+            print_json({"stream": stream, "purged": count})
+        else:
+            note(f"Removed {show_count(count)} messages of stream {stream}")
+
+    return js_session.run(work)
+
+
+@command.command("get")
+@click.argument("stream")
+@click.argument("sequence", type=int, required=False)
+@click.option("-S", "--last-for", default="", help="The newest message on this subject.")
+@json_option
+@jetstream_options
+def get(js_session: JetStreamSession, stream: str, sequence: int | None, last_for: str, as_json: bool) -> int:
+    """Show one message of STREAM: by SEQUENCE or by --last-for."""
+    if (sequence is None) == (not last_for):
+        raise click.UsageError("give SEQUENCE or --last-for")
+
+    async def work(js: JetStream) -> None:
+        message = await js.stream(stream).get(sequence or 0, last_on=last_for)
+        if as_json:
+            print_json(stored_record(message))
+        else:
+            print_stored(message)
+
+    return js_session.run(work)
+
+
+@command.command("rmm")
+@click.argument("stream")
+@click.argument("sequence", type=int)
+@force_option
+@jetstream_options
+def rmm(js_session: JetStreamSession, stream: str, sequence: int, force: bool) -> int:
+    """Remove one message of STREAM, and overwrite its bytes."""
+    confirm(f"Remove message {sequence} of stream {stream}?", force=force)
+
+    async def work(js: JetStream) -> None:
+        await js.stream(stream).delete_message(sequence)
+
+    return js_session.run(work)
+
+
+@command.command("view")
+@click.argument("stream")
+@click.argument("size", type=click.IntRange(min=1), default=10)
+@click.option("--id", "sequence", type=int, default=0, help="Begin at this sequence.")
+@click.option("--since", type=DURATION, default=None, help="Begin with messages that are younger than this.")
+@click.option("--subject", default="", help="Only messages on this subject, wildcards allowed.")
+@click.option("--raw", is_flag=True, help="Payloads only, one a line.")
+@json_option
+@jetstream_options
+def view(
+    js_session: JetStreamSession,
+    stream: str,
+    size: int,
+    sequence: int,
+    since: int | None,
+    subject: str,
+    raw: bool,
+    as_json: bool,
+) -> int:
+    """Show SIZE messages of STREAM, the oldest first."""
+    if raw and as_json:
+        raise click.UsageError("give --raw or --json, not both")
+
+    async def work(js: JetStream) -> None:
+        handle = js.stream(stream)
+        start_ns = None if since is None else js.client.runtime.clock.wall_ns() - since
+        following, found = sequence, 0
+        while found < size:
+            try:
+                message = await handle.get(following, next_on=subject or ">", from_time_ns=start_ns)
+            except MessageNotFound:
+                break
+            found += 1
+            following, start_ns = message.sequence + 1, None
+            if as_json:
+                print_json(stored_record(message))
+            elif raw:
+                click.echo(message.data)
+            else:
+                print_stored(message)
+        if not found:
+            note("No such messages")
+
+    return js_session.run(work)
+
+
+@command.command("report")
+@click.option("--subject", default="", help="Only streams with subjects that overlap this one.")
+@click.option("-m", "--messages", "key", flag_value="messages", help="Sort by messages.")
+@click.option("-o", "--consumers", "key", flag_value="consumer_count", help="Sort by consumers.")
+@click.option("-n", "--name", "key", flag_value="name", help="Sort by name.")
+@click.option("-b", "--bytes", "key", flag_value="bytes", default=True, help="Sort by bytes [default].")
+@json_option
+@jetstream_options
+def report(js_session: JetStreamSession, subject: str, key: str, as_json: bool) -> int:
+    """Compare the streams: sizes, consumers, lost messages, replicas."""
+
+    def rank(found: StreamInfo) -> tuple[int, str]:
+        return (0 if key == "name" else -getattr(found.state, key)), found.config.name
+
+    async def work(js: JetStream) -> None:
+        infos = sorted(await js.stream_infos(subject=subject), key=rank)
+        if as_json:
+            for found in infos:
+                print_json({"name": found.config.name, **to_object(found.state)})
+        else:
+            print_table("Streams", *stream_rows(infos, js.client.runtime.clock.wall_ns(), detailed=True))
+
+    return js_session.run(work)

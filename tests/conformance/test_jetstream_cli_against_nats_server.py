@@ -1,0 +1,16 @@
+"""The commands for JetStream against the real nats-server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.test_client_against_nats_server import RealServer, real_server
+from tests.live.jetstream_cli_scenes import *  # noqa: F403 - the tests themselves
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    folder = tmp_path_factory.mktemp("nats")
+    with real_server(folder, f'jetstream {{ store_dir: "{folder}" }}') as server:
+        yield server
