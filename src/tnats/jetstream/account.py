@@ -36,7 +36,7 @@ from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.ports import Inbound
-from tnats.jetstream.stream.quotas import AccountLimits, Quotas
+from tnats.jetstream.stream.quotas import Quotas
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
@@ -48,10 +48,10 @@ FLOW_PREFIX = b"$JS.FC."
 class AccountService:
     """See the module's text."""
 
-    def __init__(self, host: Host, bus: Bus, limits: AccountLimits) -> None:
+    def __init__(self, host: Host, bus: Bus, quotas: Quotas) -> None:
         self.host = host
         self.bus = bus
-        self.limits = limits
+        self.quotas = quotas
         self.streams: dict[str, StreamService] = {}
         self.stats = ApiStats(level=API_LEVEL)
         self._by_ack_prefix: dict[bytes, ConsumerService] = {}
@@ -156,7 +156,7 @@ class AccountService:
 
     def _check_quotas(self, config: StreamConfig, without: str = "") -> ApiError | None:
         others = [stream.config for name, stream in self.streams.items() if name != without]
-        error = quotas.check(config, Quotas(self.limits), others)
+        error = quotas.check(config, self.quotas, others)
         if error is not None or config.max_bytes <= 0:
             return error
         options = self.host.options
@@ -330,9 +330,9 @@ class AccountService:
             if isinstance(checked, ApiError):
                 return checked
             if old is None:
-                total = sum(len(one.consumers) for one in self.streams.values())
-                if 0 < self.limits.max_consumers <= total:
-                    return errors.MAXIMUM_CONSUMERS_LIMIT()
+                error = self._check_consumer_quota(stream)
+                if error is not None:
+                    return error
             try:
                 if old is None:
                     return await self._make_consumer(stream, name, checked)
@@ -347,6 +347,19 @@ class AccountService:
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
             return old
+
+    def _check_consumer_quota(self, stream: StreamService) -> ApiError | None:
+        """Why the account may have no further consumer on a stream, or None."""
+        others: Iterable[StreamService] = self.streams.values()
+        selected = self.quotas.select(stream.config.num_replicas)
+        if selected is None:
+            return errors.NO_LIMITS()
+        limits, is_tiered = selected
+        if is_tiered:
+            others = [one for one in others if one.config.num_replicas == stream.config.num_replicas]
+        if 0 < limits.max_consumers <= sum(one.consumer_count for one in others):
+            return errors.MAXIMUM_CONSUMERS_LIMIT()
+        return None
 
     async def _make_consumer(self, stream: StreamService, name: str, config: ConsumerConfig) -> ConsumerService:
         number = self.host.catalogue.next_number()
@@ -411,8 +424,9 @@ class AccountService:
             await journal.group(group).drop_nowait().wait()
 
     def _consumer_surroundings(self, stream: StreamService, name: str) -> consumer_rules.Surroundings:
-        options = self.host.options
-        bounds = [bound for bound in (options.max_ack_pending, self.limits.max_ack_pending) if bound > 0]
+        options, selected = self.host.options, self.quotas.select(stream.config.num_replicas)
+        account_max = selected[0].max_ack_pending if selected is not None else 0
+        bounds = [bound for bound in (options.max_ack_pending, account_max) if bound > 0]
         others = [one.config for one in stream.consumers.values() if one.name != name]
         current = stream.consumers.get(name)
         is_bound = current is not None and current.machine.is_bound

@@ -9,13 +9,14 @@ import attrs
 import trio
 
 from tnats.ids import Nuid
+from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.meta.catalogue import Catalogue
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Log
 from tnats.jetstream.stream.batches import BatchBudget
-from tnats.jetstream.stream.config import Storage
+from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.timers import Timers
-from tnats.limits import STORES_MEASURED_NS
+from tnats.jetstream.usage import UsageMeter
 from tnats.runtime.api import Runtime
 from tnats.storage.store import Store
 from tnats.subjects.draw import Draw
@@ -39,8 +40,7 @@ class Host:
     draw: Draw
     nuid: Nuid
     accounts: dict[str, AccountService] = attrs.field(factory=dict)
-    _full: dict[Storage, bool] = attrs.field(factory=dict)
-    _measured_until_ns: int = 0
+    meter: UsageMeter = attrs.field(factory=UsageMeter)
 
     def wall_ns(self) -> int:
         return self.runtime.clock.wall_ns()
@@ -48,18 +48,10 @@ class Host:
     def mono_ns(self) -> int:
         return self.runtime.clock.mono_ns()
 
-    def is_full(self, storage: Storage) -> bool:
-        """Whether the node's bound on all streams of this kind is reached. Measured every now and then only."""
-        now_ns = self.mono_ns()
-        if now_ns >= self._measured_until_ns:
-            self._measured_until_ns = now_ns + STORES_MEASURED_NS
-            used = dict.fromkeys(Storage, 0)
-            for account in self.accounts.values():
-                for stream in account.streams.values():
-                    used[stream.config.storage] += stream.store.total_bytes
-            bounds = {Storage.MEMORY: self.options.max_memory, Storage.FILE: self.options.max_file}
-            self._full = {kind: 0 <= bounds[kind] <= used[kind] for kind in Storage}
-        return self._full[storage]
+    def refusal(self, account: AccountService, config: StreamConfig) -> ApiError | None:
+        """Why a stream may take no message now: the bounds of the server, or of the account, are reached."""
+        bounds = {Storage.MEMORY: self.options.max_memory, Storage.FILE: self.options.max_file}
+        return self.meter.refusal(account, config, self.accounts, bounds, self.mono_ns())
 
     def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Start a task. What it raises, if it is an Exception, is reported and harms nobody else."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.jetstream.stream.batches import BatchLimits
+from tnats.jetstream.stream.quotas import Quotas
 from tnats.limits import MIB
 from tnats.storage.encryption import Encryption
 
 
 @attrs.frozen
 class JetStreamOptions:
-    """Sizes in bytes, -1 for none; durations in nanoseconds."""
+    """Sizes in bytes, -1 for none (`max_file`: three quarters of the disk); durations in nanoseconds."""
 
     store_dir: str
     server_name: str = ""
@@ -33,6 +34,7 @@ class JetStreamOptions:
     """Published to one stream and not stored yet; beyond it publishers are told 429."""
     requests_max: int = 10_000
     info_requests_max: int = 10_000
+    batch_limits: BatchLimits = attrs.field(factory=BatchLimits)
     max_payload: int = MIB
-    accounts: dict[str, AccountLimits] = attrs.field(factory=dict)
+    accounts: dict[str, Quotas] = attrs.field(factory=dict)
     """Accounts that may use JetStream, and their limits."""

@@ -27,8 +27,9 @@ from tnats.jetstream.meta.catalogue import GROUP, Catalogue
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Bus, Log
 from tnats.jetstream.stream.batches import BatchBudget
+from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.stream.open import open_stream
-from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.jetstream.timers import Timers
 from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES
 from tnats.runtime.api import DiskError, Runtime
@@ -52,6 +53,8 @@ class JetStream:
         self.accounts: dict[str, AccountService] = {}
         self.unopened: list[str] = []
         """Streams that could not be brought back, with the reason; their data is left as it is."""
+        self._file_bytes_max = -1
+        """What `max_file` is if nothing is configured."""
         self.api: ApiService
         self._store: Store
         self._host: Host
@@ -73,8 +76,9 @@ class JetStream:
 
     def reload(self, options: JetStreamOptions) -> None:
         """Take over the bounds of the stores, which count for what is made from now on."""
-        self.options = attrs.evolve(self.options, max_memory=options.max_memory, max_file=options.max_file)
-        if self.is_ready:
+        max_file = options.max_file if options.max_file >= 0 else self._file_bytes_max
+        self.options = attrs.evolve(self.options, max_memory=options.max_memory, max_file=max_file)
+        if hasattr(self, "_host"):
             self._host.options = self.options
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -110,6 +114,16 @@ class JetStream:
             with trio.CancelScope(shield=True):
                 await self._store.close()
 
+    async def _measure_disk(self) -> int:
+        """Three quarters of what the store may have: what streams use already, and what is free."""
+        used = sum(
+            stream.store.total_bytes
+            for account in self.accounts.values()
+            for stream in account.streams.values()
+            if stream.config.storage == Storage.FILE
+        )
+        return (used + await self.runtime.disk.free_bytes(self.options.store_dir)) // 4 * 3
+
     async def _run_store(self) -> None:
         # It outlives the cancellation, for the checkpoints of the end; `stop` ends it.
         with trio.CancelScope(shield=True):
@@ -119,6 +133,8 @@ class JetStream:
         async with trio.open_nursery() as nursery:
             host = self._host = await self._make_host(nursery)
             await self._recover(host)
+            self._file_bytes_max = await self._measure_disk()
+            self.reload(self.options)
             await self._store.settle()
             calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
             self.api = ApiService(host, {call: handler for each in calls for call, handler in each.handlers().items()})
@@ -160,7 +176,7 @@ class JetStream:
             catalogue=catalogue,
             timers=Timers(self.runtime.clock),
             nursery=nursery,
-            budget=BatchBudget(),
+            budget=BatchBudget(self.options.batch_limits),
             draw=Draw(chance.rng("jetstream").getrandbits(64)),
             nuid=Nuid(chance.rng("jetstream ids")),
             accounts=self.accounts,
@@ -172,8 +188,8 @@ class JetStream:
         catalogue = host.catalogue
         names = dict.fromkeys([*self.options.accounts, *(one.account for one in catalogue.streams.values())])
         for name in names:
-            limits = self.options.accounts.get(name, AccountLimits())
-            self.accounts[name] = AccountService(host, self._bus_of(name), limits)
+            quotas = self.options.accounts.get(name, Quotas(AccountLimits()))
+            self.accounts[name] = AccountService(host, self._bus_of(name), quotas)
         by_number = {}
         for record in list(catalogue.streams.values()):
             account = self.accounts[record.account]

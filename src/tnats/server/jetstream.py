@@ -13,8 +13,10 @@ from tnats.broker.internal import InternalClient
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.service import JetStream
-from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.jetstream.stream.batches import BatchLimits
+from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.runtime.api import Runtime
+from tnats.server.config import jetstream as config
 from tnats.server.config.jetstream import DYNAMIC
 from tnats.server.config.options import Options
 from tnats.storage.encryption import Cipher, Encryption
@@ -63,8 +65,21 @@ def jetstream_options(runtime: Runtime, options: Options, name: str, server_id: 
         ingest_bytes_max=given.max_buffered_size,
         requests_max=given.request_queue_limit,
         info_requests_max=given.info_queue_limit,
+        batch_limits=_batch_limits(given.limits.batch),
         max_payload=options.max_payload,
-        accounts={GLOBAL_ACCOUNT: AccountLimits()},
+        accounts={GLOBAL_ACCOUNT: Quotas(AccountLimits())},
+    )
+
+
+def _batch_limits(given: config.BatchLimits) -> BatchLimits:
+    built_in = BatchLimits()
+    return BatchLimits(
+        given.max_inflight_per_stream or built_in.atomic_per_stream_max,
+        given.max_inflight_total or built_in.atomic_max,
+        given.max_inflight_per_stream or built_in.fast_per_stream_max,
+        given.max_inflight_total or built_in.fast_max,
+        given.max_msgs or built_in.atomic_msgs_max,
+        given.timeout_ns or built_in.idle_ns_max,
     )
 
 

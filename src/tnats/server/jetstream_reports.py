@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,8 +12,7 @@ from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.streams import stream_state
 from tnats.jetstream.api.times import format_time
-from tnats.jetstream.stream.config import Storage
-from tnats.server.config.jetstream import DYNAMIC
+from tnats.jetstream.usage import NOTHING, usage_of
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -39,7 +39,7 @@ class Problem:
 
 def varz_block(node: Node, jetstream: JetStream) -> dict[str, object]:
     """`jetstream` of /varz."""
-    return {"config": _config(node, jetstream), "stats": _stats(jetstream), "limits": {}}
+    return {"config": _config(jetstream), "stats": _stats(jetstream), "limits": _limits(node)}
 
 
 def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
@@ -53,10 +53,16 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
     services = [stream for account in jetstream.accounts.values() for stream in account.streams.values()]
     report: dict[str, Any] = _stats(jetstream) | head
     report |= {
-        "config": _config(node, jetstream),
-        "limits": {},
+        "config": _config(jetstream),
+        "limits": _limits(node),
         "streams": len(services),
-        "consumers": sum(len(stream.consumers) for stream in services),
+    }
+    leads = query.flag("raft")  # a server on its own leads all of them
+    consumer_count = sum(len(stream.consumers) for stream in services)
+    report |= {
+        **({"streams_leader": len(services)} if leads else {}),
+        "consumers": consumer_count,
+        **({"consumers_leader": consumer_count} if leads else {}),
         "messages": sum(stream.store.messages for stream in services),
         "bytes": sum(stream.store.total_bytes for stream in services),
     }
@@ -66,9 +72,10 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
         wants_accounts = bool(accounts)
     if wants_accounts:
         shown = accounts[offset : offset + (limit if limit > 0 else ACCOUNTS_PAGE)]
-        report["account_details"] = [
-            _account(node, account, streams=streams, consumers=consumers, config=config) for account in shown
-        ]
+        if shown:
+            report["account_details"] = [
+                _account(node, account, streams=streams, consumers=consumers, config=config) for account in shown
+            ]
     report["total"] = len(jetstream.accounts)
     return report
 
@@ -107,11 +114,11 @@ def _missing(jetstream: JetStream, query: Query) -> Problem | None:
     return None
 
 
-def _config(node: Node, jetstream: JetStream) -> dict[str, object]:
+def _config(jetstream: JetStream) -> dict[str, object]:
     options = jetstream.options
     report: dict[str, object] = {
         "max_memory": options.max_memory,
-        "max_storage": 0 if options.max_file == DYNAMIC else options.max_file,
+        "max_storage": options.max_file,
         "store_dir": options.store_dir,
     }
     if options.sync_interval_ns:
@@ -124,13 +131,29 @@ def _config(node: Node, jetstream: JetStream) -> dict[str, object]:
     return report
 
 
-def _usage(streams: list[StreamService]) -> dict[str, int]:
-    figures = {"memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0}
-    for stream in streams:
-        key = "memory" if stream.config.storage == Storage.MEMORY else "storage"
-        figures[key] += stream.store.total_bytes
-        figures[f"reserved_{key}"] += max(stream.config.max_bytes, 0)
-    return figures
+def _limits(node: Node) -> dict[str, object]:
+    given = node.options.jetstream.limits
+    limits = {
+        "max_request_batch": given.max_request_batch,
+        "max_ack_pending": given.max_ack_pending,
+        "max_ha_assets": given.max_ha_assets,
+        "max_duplicate_window": given.duplicate_window_ns,
+        "max_batch_inflight_per_stream": given.batch.max_inflight_per_stream,
+        "max_batch_inflight_total": given.batch.max_inflight_total,
+        "max_batch_size": given.batch.max_msgs,
+        "max_batch_timeout": given.batch.timeout_ns,
+    }
+    return {key: value for key, value in limits.items() if value}
+
+
+def _usage(streams: Iterable[StreamService]) -> dict[str, int]:
+    used = usage_of(streams, NOTHING, is_tiered=False)
+    return {
+        "memory": used.memory,
+        "storage": used.storage,
+        "reserved_memory": used.reserved_memory,
+        "reserved_storage": used.reserved_storage,
+    }
 
 
 def _stats(jetstream: JetStream) -> dict[str, object]:
@@ -147,7 +170,7 @@ def _stats(jetstream: JetStream) -> dict[str, object]:
 
 
 def _account(node: Node, account: AccountService, *, streams: bool, consumers: bool, config: bool) -> dict[str, object]:
-    limits = account.limits
+    limits = account.quotas.flat or NOTHING
     report: dict[str, object] = {
         "name": account.name,
         "id": account.name,
@@ -181,4 +204,9 @@ def _stream(node: Node, stream: StreamService, *, consumers: bool, config: bool)
                 info.config = None
             details.append(to_object(info))
         report["consumer_detail"] = details
+    origins = [to_object(intake.info()) for intake in stream.intakes]
+    if origins and stream.config.mirror is not None:
+        report["mirror"] = origins[0]
+    elif origins:
+        report["sources"] = origins
     return report

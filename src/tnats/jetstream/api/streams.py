@@ -30,14 +30,16 @@ from tnats.jetstream.api.messages import (
     StreamPurged,
     StreamState,
     Success,
+    Usage,
     page,
 )
 from tnats.jetstream.api.service import Answer, Handler, Request
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream import rules
-from tnats.jetstream.stream.config import Storage, StreamConfigRequest
+from tnats.jetstream.stream.config import StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
+from tnats.jetstream.usage import account_usage
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import REMOVED
@@ -69,18 +71,10 @@ class StreamCalls:
 
     async def account_info(self, request: Request) -> Answer:
         account = request.account
-        info = AccountInfo(limits=account.limits, domain=self._host.options.domain, api=account.stats)
-        for stream in account.streams.values():
-            config, size = stream.config, stream.store.total_bytes
-            reserved = max(config.max_bytes, 0)
-            if config.storage == Storage.MEMORY:
-                info.memory += size
-                info.reserved_memory += reserved
-            else:
-                info.storage += size
-                info.reserved_storage += reserved
-            info.streams += 1
-            info.consumers += len(stream.consumers)
+        used, tiers = account_usage(account)
+        info = AccountInfo(domain=self._host.options.domain, api=account.stats, tiers=tiers)
+        for field in attrs.fields(Usage):
+            setattr(info, field.name, getattr(used, field.name))
         return info, None
 
     async def create(self, request: Request) -> Answer:

@@ -41,7 +41,7 @@ from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.store import IndexedStore
-from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.entries import Configure, Remove
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.ports import Inbound
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 SEQ_MAX = 2**63 - 1
 ITEMS_PER_STEP = 512
 """Items stored between two checkpoints of the reactor."""
-
-_FULL = {Storage.MEMORY: errors.MEMORY_RESOURCES_EXCEEDED, Storage.FILE: errors.STORAGE_RESOURCES_EXCEEDED}
 
 
 class _Stalled(Exception):
@@ -271,8 +269,6 @@ class Restore:
             error = await account.adopt_stream(stream, list(filler.consumers.values()), filler.states())
         except BadArchive as bad:
             error = errors.STREAM_RESTORE(err=str(bad))
-        except StoreFull:
-            error = _FULL[self._config.storage]()
         except TnatsError as failure:
             error = errors.STREAM_RESTORE(err=str(failure))
         except _Stalled:
@@ -303,8 +299,9 @@ class Restore:
             for item in step:
                 filler.put(item)
             await trio.lowlevel.checkpoint()
-            if self._host.is_full(self._config.storage):
-                raise StoreFull("the server's bound on all streams is reached")
+            error = self._host.refusal(self._account, self._config)
+            if error is not None:
+                raise StoreFull(error.description)
             log = filler.stream.store.log
             if log.unwritten_bytes > RESTORE_UNWRITTEN_BYTES_MAX:
                 await log.write()

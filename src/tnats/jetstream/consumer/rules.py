@@ -191,7 +191,8 @@ def _check_ack_pending(work: _Check, stream_bound: int) -> ApiError | None:
                 return errors.PEDANTIC(err="max_ack_pending must be set if it's configured in stream limits")
             config.max_ack_pending = stream_bound
         elif config.ack_policy != AckPolicy.NONE:
-            config.max_ack_pending = MAX_ACK_PENDING
+            bound = work.around.max_ack_pending
+            config.max_ack_pending = min(MAX_ACK_PENDING, bound) if bound > 0 else MAX_ACK_PENDING
     for bound in (stream_bound, work.around.max_ack_pending):
         if 0 < bound < config.max_ack_pending:
             return errors.CONSUMER_MAX_PENDING_ACK_EXCESS(limit=bound)
@@ -240,7 +241,7 @@ def _check_pull(work: _Check) -> ApiError | None:
         return errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=work.around.max_batch)
     if config.max_waiting <= 0:
         config.max_waiting = MAX_WAITING
-    config.max_batch = max(config.max_batch, 0)
+    config.max_batch = max(config.max_batch, 0) or max(work.around.max_batch, 0)
     config.max_bytes = max(config.max_bytes, 0)
     return None
 

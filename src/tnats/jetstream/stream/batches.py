@@ -15,31 +15,45 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.stream.entries import Message
 from tnats.jetstream.stream.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED_LAST_MSG_ID, parse_seq
 from tnats.limits import (
-    ATOMIC_BATCH_IDLE_NS_MAX,
     ATOMIC_BATCH_MSGS_MAX,
     ATOMIC_BATCHES_PER_SERVER_MAX,
     ATOMIC_BATCHES_PER_STREAM_MAX,
     ATOMIC_STAGED_BYTES_MAX,
     BATCH_ID_BYTES_MAX,
+    BATCH_IDLE_NS_MAX,
     FAST_BATCHES_PER_SERVER_MAX,
+    FAST_BATCHES_PER_STREAM_MAX,
 )
 from tnats.wire.headers import set_header
+
+
+@attrs.frozen
+class BatchLimits:
+    """The server's bounds on batches; 0 in its configuration stands for these."""
+
+    atomic_per_stream_max: int = ATOMIC_BATCHES_PER_STREAM_MAX
+    atomic_max: int = ATOMIC_BATCHES_PER_SERVER_MAX
+    fast_per_stream_max: int = FAST_BATCHES_PER_STREAM_MAX
+    fast_max: int = FAST_BATCHES_PER_SERVER_MAX
+    atomic_msgs_max: int = ATOMIC_BATCH_MSGS_MAX
+    idle_ns_max: int = BATCH_IDLE_NS_MAX
 
 
 @attrs.define
 class BatchBudget:
     """How many batches are open on the whole server; one object shared by all its streams."""
 
+    limits: BatchLimits = attrs.field(factory=BatchLimits)
     atomic_count: int = 0
     fast_count: int = 0
 
     def has_atomic_room(self) -> bool:
         """Whether another atomic batch may begin."""
-        return self.atomic_count < ATOMIC_BATCHES_PER_SERVER_MAX
+        return self.atomic_count < self.limits.atomic_max
 
     def has_fast_room(self) -> bool:
         """Whether another fast batch may begin."""
-        return self.fast_count < FAST_BATCHES_PER_SERVER_MAX
+        return self.fast_count < self.limits.fast_max
 
 
 @attrs.define
@@ -75,6 +89,8 @@ class AtomicBatches:
     def __init__(self, budget: BatchBudget) -> None:
         self._budget = budget
         self._open: dict[bytes, Staged] = {}
+        self._live_count = 0
+        """Of those, the ones that may still be committed."""
         self._staged_bytes = 0
         self.abandoned: list[Abandoned] = []
         """Batches given up since the caller last looked."""
@@ -107,7 +123,7 @@ class AtomicBatches:
         if batch is None:
             if number != 1 or commit == b"eob":
                 return Outcome(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
-            if len(self._open) >= ATOMIC_BATCHES_PER_STREAM_MAX or not self._budget.has_atomic_room():
+            if not self._has_room():
                 return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
             batch = self._put(batch_id, Staged())
         batch.idle_since_ns = now_ns
@@ -143,8 +159,9 @@ class AtomicBatches:
             return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
         if commit not in (None, b"1", b"eob"):
             return errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
-        if commit != b"eob" and number > ATOMIC_BATCH_MSGS_MAX:
-            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=ATOMIC_BATCH_MSGS_MAX)
+        msgs_max = self._budget.limits.atomic_msgs_max
+        if commit != b"eob" and number > msgs_max:
+            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=msgs_max)
         if EXPECTED_LAST_MSG_ID in headers:
             return errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=EXPECTED_LAST_MSG_ID.decode())
         return None
@@ -152,12 +169,12 @@ class AtomicBatches:
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
         idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
-        return min(idle_since_ns) + ATOMIC_BATCH_IDLE_NS_MAX if idle_since_ns else None
+        return min(idle_since_ns) + self._budget.limits.idle_ns_max if idle_since_ns else None
 
     def expire(self, now_ns: int) -> None:
         """Give up idle batches."""
         for batch_id, batch in list(self._open.items()):
-            if batch.idle_since_ns + ATOMIC_BATCH_IDLE_NS_MAX <= now_ns:
+            if batch.idle_since_ns + self._budget.limits.idle_ns_max <= now_ns:
                 self._abandon(batch_id, "timeout")
 
     def clear(self) -> None:
@@ -170,9 +187,15 @@ class AtomicBatches:
         taken, self.abandoned = self.abandoned, []
         return taken
 
+    def _has_room(self) -> bool:
+        bound = self._budget.limits.atomic_per_stream_max
+        return self._live_count < bound and len(self._open) < 2 * bound and self._budget.has_atomic_room()
+
     def _put(self, batch_id: bytes, batch: Staged) -> Staged:
         self._open[batch_id] = batch
-        self._budget.atomic_count += 1
+        if batch.refusal is None:
+            self._live_count += 1
+            self._budget.atomic_count += 1
         return batch
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
@@ -183,7 +206,9 @@ class AtomicBatches:
     def _close(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)
         self._staged_bytes -= batch.size_bytes
-        self._budget.atomic_count -= 1
+        if batch.refusal is None:
+            self._live_count -= 1
+            self._budget.atomic_count -= 1
 
 
 def _reason(error: ApiError) -> str:

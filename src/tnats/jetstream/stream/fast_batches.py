@@ -16,10 +16,8 @@ from tnats.jetstream.stream.batches import BatchBudget
 from tnats.jetstream.stream.headers import parse_seq
 from tnats.limits import (
     BATCH_ID_BYTES_MAX,
-    FAST_BATCH_IDLE_NS_MAX,
     FAST_BATCH_WINDOW_MSGS,
     FAST_BATCH_WINDOW_MSGS_MAX,
-    FAST_BATCHES_PER_STREAM_MAX,
 )
 from tnats.subjects.tokens import to_text
 from tnats.wire.documents import encode_document
@@ -89,7 +87,7 @@ class FastBatches:
         if batch is None:
             if control.number != 1 or control.operation not in (START, COMMIT):
                 return [self._error(errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID())], False
-            if len(self._open) >= FAST_BATCHES_PER_STREAM_MAX or not self._budget.has_fast_room():
+            if len(self._open) >= self._budget.limits.fast_per_stream_max or not self._budget.has_fast_room():
                 return [self._error(errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT())], False
             window = min(control.window, self._share()) if not self._open else 1
             self._open[control.batch_id] = _Open(0, window, control.window, window)
@@ -159,12 +157,12 @@ class FastBatches:
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
         idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
-        return min(idle_since_ns) + FAST_BATCH_IDLE_NS_MAX if idle_since_ns else None
+        return min(idle_since_ns) + self._budget.limits.idle_ns_max if idle_since_ns else None
 
     def expire(self, now_ns: int) -> None:
         """Give up idle batches (their messages are stored; the publisher finds out by its next message)."""
         for batch_id, batch in list(self._open.items()):
-            if batch.idle_since_ns + FAST_BATCH_IDLE_NS_MAX <= now_ns:
+            if batch.idle_since_ns + self._budget.limits.idle_ns_max <= now_ns:
                 self.end(batch_id)
 
     def clear(self) -> None:

@@ -44,6 +44,11 @@ class Quotas:
     flat: AccountLimits | None = None
     tiers: Mapping[str, AccountLimits] = attrs.field(factory=dict)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a bound on bytes at all."""
+        return bool(self.tiers) or (self.flat is not None and (self.flat.max_memory >= 0 or self.flat.max_storage >= 0))
+
     def select(self, replicas: int) -> tuple[AccountLimits, bool] | None:
         """(limits that govern streams of so many replicas, whether they are a tier's); None: no such stream allowed."""
         if self.tiers:

@@ -30,7 +30,7 @@ from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
-from tnats.jetstream.stream.config import Compression, Retention, Storage, StreamConfig
+from tnats.jetstream.stream.config import Compression, Retention, StreamConfig
 from tnats.jetstream.stream.entries import (
     Append,
     Configure,
@@ -65,8 +65,6 @@ LOOK_AGAIN_NS = 60 * SECOND_NS
 SOURCING_ROOM_NS = SECOND_NS // 4
 """Time between two attempts to store what a stream that discards new messages has no room for."""
 TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
-
-_FULL = {Storage.MEMORY: errors.MEMORY_RESOURCES_EXCEEDED, Storage.FILE: errors.STORAGE_RESOURCES_EXCEEDED}
 
 Done = Callable[[Applied | None, StorageError | None], None]
 """What became of an entry: applied, or why not."""
@@ -122,6 +120,11 @@ class StreamService:
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers it has."""
+        return len(self.consumers)
 
     @property
     def config(self) -> StreamConfig:
@@ -223,8 +226,8 @@ class StreamService:
             self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(self.trouble)))
         elif self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
             self._refuse(batch, errors.STORAGE_RESOURCES_EXCEEDED())
-        elif self.host.is_full(self.config.storage):
-            self._refuse(batch, _FULL[self.config.storage]())
+        elif (error := self.host.refusal(self.account, self.config)) is not None:
+            self._refuse(batch, error)
         elif self.config.allow_msg_counter:
             self._waiting.append(batch)
             if len(self._waiting) == 1 and not self._count_nowait():
@@ -366,7 +369,8 @@ class StreamService:
             done(applied, None)
         if self._keeps_time:
             self._set_timer()
-        if self.store.log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not self._is_writing:
+        log = self.store.log
+        if log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not self._is_writing and not log.write_nowait():
             self._is_writing = True
             self.host.spawn(self._write)
 

@@ -54,6 +54,7 @@ BUILT: frozenset[Feature] = frozenset(
         Feature.ALLOW_RESPONSES,
         Feature.CONNECTION_TYPES,
         Feature.JETSTREAM,
+        Feature.BATCH_LIMITS,
         Feature.STORE_ENCRYPTION,
         Feature.MONITORING,
         Feature.LOG_FILE,
