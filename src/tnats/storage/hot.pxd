@@ -177,7 +177,7 @@ cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_s
 
 cdef Py_ssize_t FRONT, MESSAGE_FRONT
 cdef unsigned long long LINK_MAX
-cdef unsigned int HOLLOW
+cdef unsigned int HOLLOW, MESSAGE
 
 @cython.locals(
     total=Py_ssize_t, position=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, key_size=Py_ssize_t,
@@ -264,3 +264,14 @@ cpdef bint link_backward(
     count=Py_ssize_t, position=Py_ssize_t,
 )
 cpdef object translate(object numbers, object table)
+
+@cython.locals(
+    total=Py_ssize_t, out=bytearray, data="unsigned char *", shown="unsigned long long[::1]",
+    times="unsigned long long[::1]", position=Py_ssize_t, number=Py_ssize_t, key_size=Py_ssize_t,
+    head_size=Py_ssize_t, size=Py_ssize_t, at=Py_ssize_t, distance="unsigned long long", start="unsigned int",
+    spare="unsigned int",
+)
+cpdef tuple pack_messages(
+    object messages, unsigned long long first, object times_ns, unsigned long long base, unsigned int seed,
+    unsigned long long place
+)

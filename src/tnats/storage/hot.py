@@ -61,6 +61,8 @@ MESSAGE_HEAD_SIZE = 10
 FRONT, HOLLOW, MESSAGE_FRONT = HEADER_SIZE, ERASED, MESSAGE_HEAD_SIZE
 """The three again, as C numbers where this is compiled."""
 LINK_MAX = (1 << 32) - 1
+MESSAGE = 6
+"""`record.MESSAGE`."""
 
 
 def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[bytearray, list[int]]:
@@ -371,3 +373,36 @@ def translate(numbers: array[int], table: array[int]) -> array[int]:
             raise ValueError(f"number {number[position]} of {size}")
         value[position] = entry[number[position]]
     return values
+
+
+def pack_messages(
+    messages: Sequence[Content], first: int, times_ns: array[int], base: int, seed: int, place: int
+) -> tuple[bytearray, array[int]]:
+    """`pack` for the messages of the sequences from `first` on, with `place` added to each one's file offset."""
+    total = 0
+    for subject, headers, payload in messages:
+        total += (FRONT + len(subject) + len(headers) + len(payload) + 7) & -8
+    out = bytearray(total)
+    data = pin(out)
+    places = array("Q", bytes(8 * len(messages)))
+    shown, times = places, times_ns
+    position = 0
+    for number, (subject, headers, payload) in enumerate(messages):
+        key_size = len(subject)
+        head_size = len(headers)
+        size = FRONT + key_size + head_size + len(payload)
+        at = position + FRONT
+        put(data, at, subject)
+        put(data, at + key_size, headers)
+        put(data, at + key_size + head_size, payload)
+        distance = position >> 3
+        put_front(
+            data, position, size, key_size | head_size << 16, MESSAGE | distance << 8, 0, first + number, times[number]
+        )
+        start = (seed + base + position) & 0xFFFFFFFF
+        spare = spare_checksum(data, position + 8, position + size, start)
+        put_word(data, position + 4, spare)
+        put_word(data, position, checksum(data, position + 4, position + size, start))
+        shown[number] = place + base + position
+        position += (size + 7) & -8
+    return out, places

@@ -90,20 +90,16 @@ class MessageIndex:
             return REMOVED
         return place
 
-    def places(self, first: int, count: int) -> array[int]:
-        """Where `count` messages stand from `first` on; LOST for what is not live."""
-        places = array("Q", bytes(8 * count))
-        if not self.messages or first > self.last:
-            return places
-        for number in range(first >> CHUNK_BITS, (first + count - 1 >> CHUNK_BITS) + 1):
-            chunk = self._chunks.get(number)
-            if chunk is not None:
-                base = number << CHUNK_BITS
-                start, stop = max(first, base), min(first + count, base + CHUNK_SIZE)
-                places[start - first : stop - first] = chunk.places[start - base : stop - base]
-        if REMOVED in places:
-            places = array("Q", [LOST if place == REMOVED else place for place in places])
-        return places
+    def sizes(self, first: int, count: int) -> array[int]:
+        """Sizes of consecutive live messages."""
+        sizes = array("I")
+        end = first + count
+        while first < end:
+            base = first & -CHUNK_SIZE
+            stop = min(end, base + CHUNK_SIZE)
+            sizes += self._chunks[base >> CHUNK_BITS].sizes[first - base : stop - base]
+            first = stop
+        return sizes
 
     def size(self, sequence: int) -> int:
         """Size of a live message."""
@@ -380,6 +376,17 @@ class MessageIndex:
         old: int = chunk.places[slot]
         chunk.places[slot] = place
         return old, chunk.sizes[slot]
+
+    def move_run(self, first: int, places: array[int]) -> None:
+        """`move` for consecutive live messages."""
+        sequence, end = first, first + len(places)
+        while sequence < end:
+            base = sequence & -CHUNK_SIZE
+            stop = min(end, base + CHUNK_SIZE)
+            self._chunks[base >> CHUNK_BITS].places[sequence - base : stop - base] = places[
+                sequence - first : stop - first
+            ]
+            sequence = stop
 
     def _new_id(self, subject: bytes, sequence: int) -> int:
         if self._free_ids:

@@ -76,6 +76,12 @@ class MessageLog(Protocol):
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
         """`hold` for new messages of one time, at least one, that take the sequences behind the last."""
 
+    def write_nowait(self) -> bool:
+        """Write what was held, or much of it, where that can be done without waiting; whether all is written.
+
+        Never fails, as `append`.
+        """
+
     async def write(self) -> None:
         """Write what was held. Never fails, as `append`."""
 

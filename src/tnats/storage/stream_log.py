@@ -47,11 +47,17 @@ from tnats.storage.stream_segment import Segment, merged
 if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
 
+SIZE_SLACK = 48
+"""A record takes at most this much more than the size that NATS counts for its message, encrypted or not."""
+
 IN_MEMORY = PLACE_MIN
 """Place of a message that is not written yet."""
 
 WRITE_BATCH_MAX = 500
 """Records of one write: a few milliseconds."""
+
+WRITE_NOWAIT_MAX = 8000
+"""Messages written at once by whoever stored them: as many milliseconds as thousands."""
 
 RUN_MIN = 4
 """Fewer messages are put into the index one by one."""
@@ -103,7 +109,7 @@ class StreamLog:
         self.next_number = 1
         self._unwritten: dict[int, Content] = {}
         self._held_runs: list[HeldRun] = []
-        """Replayed messages that stand in memory only, ascending."""
+        """Messages that stand in memory only, apart from those in `_unwritten`; ascending."""
         self.unwritten_bytes = 0
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
@@ -236,8 +242,7 @@ class StreamLog:
             30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
             for subject, headers, payload in messages
         ]
-        first = self.index.last + 1
-        self._unwritten.update(zip(range(first, first + len(messages)), messages, strict=True))
+        self._held_runs.append(HeldRun(self.index.last + 1, messages, len(messages)))
         self.unwritten_bytes += sum(sizes)
         self.last_time_ns = time_ns
         places = array("Q", [IN_MEMORY]) * len(sizes)
@@ -250,7 +255,11 @@ class StreamLog:
         sizes = (
             messages.sizes(30, 4) if isinstance(messages, MessageRun) else [self.size_of(*each) for each in messages]
         )
-        places = array("Q", bytes(8 * count)) if self.beyond is None else self.beyond.places(first, count)
+        places = (
+            array("Q", bytes(8 * count)) if self.beyond is None else self.beyond.places_of(range(first, first + count))
+        )
+        if REMOVED in places:  # its removal is still to come
+            places = array("Q", [LOST if place == REMOVED else place for place in places])
         missing = places.count(LOST)
         self.last_time_ns = time_ns
         if missing == count:
@@ -271,6 +280,15 @@ class StreamLog:
         """The replayed run in memory that a sequence is part of."""
         return self._held_runs[bisect_right(self._held_runs, sequence, key=_first_of) - 1]
 
+    def write_nowait(self) -> bool:
+        if self.trouble is not None or self.keys is not None or self._writing.locked():
+            return False
+        try:
+            return not self._write_some(WRITE_NOWAIT_MAX)
+        except StorageError as exc:
+            self.trouble = exc
+            return False
+
     async def write(self) -> None:
         if self.trouble is None:
             await self._write_messages()
@@ -279,11 +297,83 @@ class StreamLog:
         """Write what stands in memory only. Sets `trouble` when that fails."""
         async with self._writing:
             try:
-                for run in list(self._held_runs):
-                    await self._write_held([seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY])
-                await self._write_held(self._unwritten)
+                if self.keys is not None:
+                    for run in list(self._held_runs):
+                        await self._write_held([seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY])
+                    await self._write_held(self._unwritten)
+                    return
+                while size := self._write_some(WRITE_BATCH_MAX):
+                    await self._room(size)
+                    await trio.lowlevel.checkpoint()  # others get their turn between batches
             except StorageError as exc:
                 self.trouble = exc
+
+    def _write_some(self, count_max: int) -> int:
+        """Write at most `count_max` messages that stand in memory, as far as they fit into the current segment.
+
+        Returns the size of the next record, 0 when there is none. Raises StoreFull, StoreFrozen.
+        """
+        while self._held_runs and self._held_runs[0].live < len(self._held_runs[0].sequences):
+            run = self._held_runs.pop(0)
+            wanted = [seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY]
+            self._unwritten.update((seq, run.content(seq)) for seq in wanted)
+        size = self._next_size()
+        while size and count_max > 0:
+            current = self.current
+            if current is None or DATA_START < current.end > self._options.segment_bytes - size:
+                return size
+            count_max -= self._write_front(current, count_max)
+            size = self._next_size()
+        return size
+
+    def _next_size(self) -> int:
+        """Room that the next message in memory takes at most; 0 when there is none."""
+        if self._held_runs:
+            return self.index.size(self._held_runs[0].first) + SIZE_SLACK
+        return self.index.size(next(iter(self._unwritten))) + SIZE_SLACK if self._unwritten else 0
+
+    def _write_front(self, current: Segment, count_max: int) -> int:
+        """Write the first consecutive messages in memory, as many as fit, at least one; returns how many."""
+        run = self._held_runs[0] if self._held_runs else None
+        if run is not None:
+            first, contents = run.first, run.front(count_max)
+        else:
+            first = next(iter(self._unwritten))
+            contents = []
+            for sequence, content in self._unwritten.items():
+                if sequence != first + len(contents) or len(contents) == count_max:
+                    break
+                contents.append(content)
+        sizes = self.index.sizes(first, len(contents))
+        room = self._options.segment_bytes - current.end
+        if sum(sizes) + SIZE_SLACK * len(sizes) > room:
+            taken = 0
+            for count, size in enumerate(sizes):
+                taken += size + SIZE_SLACK
+                if taken > room and count:
+                    sizes, contents = sizes[:count], contents[:count]
+                    break
+        count = len(contents)
+        times_ns = self.index.times_of(range(first, first + count))
+        packed, places = hot.pack_messages(contents, first, times_ns, current.end, current.seed, current.number << 32)
+        try:
+            current.file.pwrite([packed], current.end)  # type: ignore[union-attr]  # the current one is open
+        except DiskError as exc:
+            self._seal_failed(current)
+            raise self._failure(exc) from exc
+        current.end += len(packed)
+        current.is_dirty = True
+        current.hold_run(first, count, sum(sizes))
+        self.index.move_run(first, places)
+        self.unwritten_bytes -= sum(sizes)
+        if run is None:
+            for sequence in range(first, first + count):
+                del self._unwritten[sequence]
+        else:
+            run.take(count)
+            if not run.live:
+                self._held_runs.pop(0)
+        return count
 
     async def _write_held(self, sequences: Iterable[int]) -> None:
         time_of = self.index.time_ns
@@ -783,9 +873,6 @@ class StreamLog:
 
 
 _first_of = attrgetter("first")
-
-SIZE_SLACK = 48
-"""A record takes at most this much more than the size that NATS counts for its message, encrypted or not."""
 
 
 def _message(found: record.Record | None, holder: Segment, sequence: int) -> Message | None:

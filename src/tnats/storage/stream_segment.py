@@ -59,6 +59,12 @@ class Segment:
         if sequence < self.lowest:
             self.lowest = sequence
 
+    def hold_run(self, first: int, count: int, size: int) -> None:
+        """Consecutive live messages stand here; `size` of all."""
+        self.live += count
+        self.live_bytes += size
+        self.note(first, first + count - 1)
+
     def note(self, first: int, last: int) -> None:
         self.lowest = min(self.lowest, first)
         self.highest = max(self.highest, last)
