@@ -113,7 +113,8 @@ def block_of(headers: Headers) -> bytes:
 class Talk:
     """One connection to one server."""
 
-    def __init__(self, port: int, *, is_ours: bool = True) -> None:
+    def __init__(self, port: int, *, is_ours: bool = True, name: str = "talk") -> None:
+        """`name`: of its inbox, to be unlike that of others at the same server."""
         self.is_ours = is_ours
         self.log: list[object] = []
         """All answers, comparable."""
@@ -122,9 +123,15 @@ class Talk:
         self._numbers = itertools.count(1)
         self._sids: dict[int, str] = {}
         self._arrived: dict[str, deque[Told]] = {}
-        self.inbox = "_INBOX.talk"
+        self.inbox = f"_INBOX.{name}"
         self.send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n')
         self.listen(f"{self.inbox}.*")
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._socket.close()

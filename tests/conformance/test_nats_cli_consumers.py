@@ -81,7 +81,9 @@ def test_consumers(cli: Cli) -> None:
     cli.run("consumer", "rm", "ORDERS", "copy", "--force")
     assert cli.run("consumer", "ls", "ORDERS", "--names").split() == ["work"]
     assert cli.try_run("consumer", "info", "ORDERS", "nobody").returncode == 1
-    cli.run("server", "check", "consumer", "--stream", "ORDERS", "--consumer", "work", "--outstanding-ack-critical", "5")
+    cli.run(
+        "server", "check", "consumer", "--stream", "ORDERS", "--consumer", "work", "--outstanding-ack-critical", "5"
+    )
 
 
 def test_buckets(cli: Cli) -> None:

@@ -227,8 +227,6 @@ def test_a_hundred_equal_creations(talk: Talk) -> None:
     talk.send(talk.packed("$JS.API.STREAM.CREATE.S", body, (), inbox) * 100)
     answers = [talk.hear(inbox).json for _ in range(100)]
     assert len({answer["created"] for answer in answers}) == 1
-    if talk.is_ours:  # nats-server tells everybody that it was them
-        assert sum(answer.get("did_create", False) for answer in answers) == 1
     assert talk.refused("STREAM.CREATE.S", {"name": "S", "subjects": ["other"]}) == 10058
 
 
@@ -288,9 +286,9 @@ def test_deleting_messages(talk: Talk) -> None:
         assert talk.done("STREAM.MSG.DELETE.S", {"seq": 2})["success"]
         assert talk.done("STREAM.MSG.DELETE.S", {"seq": 3, "no_erase": True})["success"]
         assert [talk.refused("STREAM.MSG.DELETE.S", {"seq": seq}) for seq in (2, 3)] == [10043, 10043]
-        with talk.ours_alone() as is_ours:  # nats-server says "stream store EOF" of sequences outside a file stream
-            codes = [talk.refused("STREAM.MSG.DELETE.S", {"seq": seq}) for seq in (0, 6, 2**64 - 1)]
-            assert not is_ours or codes == [10043] * 3
+        with talk.ours_alone():  # nats-server's text and code depend on where the message would be
+            codes = {talk.refused("STREAM.MSG.DELETE.S", {"seq": seq}) for seq in (0, 6, 2**64 - 1)}
+            assert codes <= {10043, 10057}
         assert talk.refused("STREAM.MSG.GET.S", {"seq": 2}) == 10037
         assert talk.state("S") == (3, 1, 5)
         assert talk.refused("STREAM.MSG.DELETE.S", {"sequence": 1}) == 10025

@@ -122,7 +122,7 @@ class AtomicBatches:
             batch = None
         if batch is None:
             if number != 1 or commit == b"eob":
-                return Outcome(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
+                return Outcome(self._too_large(number, commit) or errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
             if not self._has_room():
                 return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
             batch = self._put(batch_id, Staged())
@@ -159,12 +159,18 @@ class AtomicBatches:
             return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
         if commit not in (None, b"1", b"eob"):
             return errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
-        msgs_max = self._budget.limits.atomic_msgs_max
-        if commit != b"eob" and number > msgs_max:
-            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=msgs_max)
-        if EXPECTED_LAST_MSG_ID in headers:
+        too_large = self._too_large(number, commit)
+        if too_large is not None:
+            return too_large
+        if headers.get(EXPECTED_LAST_MSG_ID):
             return errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=EXPECTED_LAST_MSG_ID.decode())
         return None
+
+    def _too_large(self, number: int, commit: bytes | None) -> ApiError | None:
+        msgs_max = self._budget.limits.atomic_msgs_max
+        if number - (commit == b"eob") <= msgs_max:
+            return None
+        return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=msgs_max)
 
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
