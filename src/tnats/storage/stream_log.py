@@ -104,6 +104,10 @@ class StreamLog:
         self.last_time_ns = 0
         self.trouble: StorageError | None = None
         self.findings: list[Finding] = []
+        self.on_finding: Callable[[Finding], None] = lambda _: None
+        """Called with what reading brings to light."""
+        self.unreadable: dict[int, None] = {}
+        """Live messages that a read could not read."""
         self.segments: dict[int, Segment] = {}
         self.current: Segment | None = None
         self.next_number = 1
@@ -302,7 +306,7 @@ class StreamLog:
                         await self._write_held([seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY])
                     await self._write_held(self._unwritten)
                     return
-                while size := self._write_some(WRITE_BATCH_MAX):
+                while size := self._write_some(WRITE_NOWAIT_MAX):
                     await self._room(size)
                     await trio.lowlevel.checkpoint()  # others get their turn between batches
             except StorageError as exc:
@@ -604,6 +608,7 @@ class StreamLog:
             if self.index.place(sequence) != place:  # moved or removed meanwhile
                 return await self.load(sequence)
             holder.is_damaged = True
+            self.unreadable[sequence] = None
             start = place & 0xFFFFFFFF
             end = start + self.index.size(sequence)
             self._report([Finding("damaged", holder.path, start, end, group=self.name, text=f"message {sequence}")])
@@ -612,7 +617,10 @@ class StreamLog:
 
     def _report(self, findings: list[Finding]) -> None:
         """Once each, however often the place is read."""
-        self.findings += [finding for finding in findings if finding not in self.findings]
+        for finding in findings:
+            if finding not in self.findings:
+                self.findings.append(finding)
+                self.on_finding(finding)
 
     def _live_place(self, sequence: int) -> int:
         place = self.index.place(sequence)
