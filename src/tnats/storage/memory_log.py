@@ -22,6 +22,7 @@ class MemoryLog:
         self.findings: list[Finding] = []
         self.unwritten_bytes = 0
         self.is_packing = False
+        self.unreadable: dict[int, None] = {}
         self._messages: dict[int, Content] = {}
 
     def size_of(self, subject: bytes, headers: bytes, payload: bytes) -> int:

@@ -53,6 +53,9 @@ class MessageLog(Protocol):
     def findings(self) -> list[Finding]:
         """What opening and reading brought to light."""
 
+    unreadable: dict[int, None]
+    """Live messages that a read could not read."""
+
     is_packing: bool
     """Whether files are to be compressed once nothing more is appended to them."""
 

@@ -18,7 +18,9 @@ from tnats.storage import hot, record
 from tnats.storage.message_log import Message
 
 LEVEL = 3
-DICTIONARY_BYTES = 8 * 1024
+DICTIONARY_BYTES_MAX = 8 * 1024
+DICTIONARY_SHARE = 16
+"""A dictionary is at most this part of what it is for: it is stored, twice."""
 _HEAD_SIZE = struct.Struct("<H")
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
     LEVEL,
@@ -29,14 +31,15 @@ _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
 )
 
 
-def dictionary_of(contents: Iterable[bytes]) -> tuple[bytes, int]:
-    """A dictionary made of the first of these contents, and of how many."""
+def dictionary_of(contents: Iterable[bytes], total: int) -> tuple[bytes, int]:
+    """A dictionary made of the first of these contents, `total` bytes in all, and of how many."""
+    bytes_max = min(DICTIONARY_BYTES_MAX, total // DICTIONARY_SHARE)
     parts: list[bytes] = []
     size = 0
     for content in contents:
-        if size >= DICTIONARY_BYTES:
+        if size >= bytes_max:
             break
-        parts.append(content[: DICTIONARY_BYTES - size])
+        parts.append(content[: bytes_max - size])
         size += len(parts[-1])
     return b"".join(parts), len(parts)
 

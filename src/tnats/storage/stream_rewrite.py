@@ -118,7 +118,8 @@ class Rewrite:
 
     async def _pack(self, items: list[Item]) -> list[Item]:
         messages = [each for each, _ in items if each[0] == record.MESSAGE]
-        dictionary, count = dictionary_of(bytes(each[5]) + bytes(each[6]) for each in messages)
+        total = sum(len(each[5]) + len(each[6]) for each in messages)
+        dictionary, count = dictionary_of((bytes(each[5]) + bytes(each[6]) for each in messages), total)
         packer = Packer(dictionary)
         copy: list[Item] = []
         if count:

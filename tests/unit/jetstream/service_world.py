@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 import orjson
 import trio
 
-import tnats.server.jetstream  # noqa: F401 - nothing is imported inside a simulation
+import tnats.server.jetstream
+import tnats.storage.cipher  # noqa: F401 - nothing is imported inside a simulation
 from tnats.client import Client, ClientError
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
@@ -49,16 +50,25 @@ class Stage:
 
 
 def play(
-    seed: int, scene: Callable[[Stage], Awaitable[object]], sync_interval: tuple[int, bool] = (0, True)
+    seed: int,
+    scene: Callable[[Stage], Awaitable[object]],
+    sync_interval: tuple[int, bool] = (0, True),
+    keys: Iterator[tuple[str, str]] | None = None,
 ) -> Outcome[object]:
-    """Run `scene` beside a server; its value is the outcome's. `sync_interval` in ns, or always."""
+    """Run `scene` beside a server; its value is the outcome's. `sync_interval` in ns, or always.
+
+    `keys`: the store's key and its previous one, for each start.
+    """
 
     async def main(world: World) -> object:
         outcome: list[object] = []
         nodes: list[Node] = []
 
         async def serve(runtime: Runtime) -> None:
-            jetstream = JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=sync_interval)
+            key, prev_key = ("", "") if keys is None else next(keys)
+            jetstream = JetStreamOptions(
+                enabled=True, store_dir=STORE, sync_interval=sync_interval, key=key, prev_key=prev_key
+            )
             nodes.append(build(runtime, Options(jetstream=jetstream)))
             await nodes[-1].run()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tnats.storage import hot, record
 from tnats.storage.message_log import Message
-from tnats.storage.packing import DICTIONARY_BYTES, Packer, dictionary_of
+from tnats.storage.packing import DICTIONARY_BYTES_MAX, DICTIONARY_SHARE, Packer, dictionary_of
 
 HEADERS = st.one_of(st.just(b""), st.binary(max_size=300))
 
@@ -40,9 +40,9 @@ def test_small_messages_of_one_kind_get_smaller() -> None:
         ).encode()
         for number in range(2000)
     ]
-    dictionary, count = dictionary_of(bodies)
+    dictionary, count = dictionary_of(bodies, sum(map(len, bodies)))
     assert 0 < count < 300
-    assert len(dictionary) == DICTIONARY_BYTES
+    assert len(dictionary) == sum(map(len, bodies)) // DICTIONARY_SHARE < DICTIONARY_BYTES_MAX
     sizes = []
     for packer in (Packer(b""), Packer(dictionary)):
         packed = [packer.pack((record.MESSAGE, 0, 1, 1, b"s", b"", body)) for body in bodies]

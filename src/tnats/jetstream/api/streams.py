@@ -45,6 +45,9 @@ from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import REMOVED
 from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
 
+LOST_SEQUENCES_MAX = 10_000
+"""Lost messages that stream info lists; the health check and the log have the ranges."""
+
 
 class StreamCalls:
     """Handlers by call, for `ApiService`."""
@@ -255,17 +258,32 @@ def stream_state(stream: StreamService) -> StreamState:
         state.first_seq = 0
     state.num_subjects = stream.store.subject_count
     state.consumer_count = len(stream.consumers)
-    seqs = [
-        seq
-        for first, last in stream.lost
-        for seq in range(max(first, state.first_seq), min(last, first + SUBJECTS_PAGE) + 1)
-    ]
-    if seqs:
-        state.lost = LostStreamData(seqs)
+    lost = _lost(stream)
+    if lost:
+        state.lost = LostStreamData(lost)
     return state
+
+
+def _lost(stream: StreamService) -> list[int]:
+    """Sequences whose messages are lost or cannot be read: the first ones, where there are more than a few."""
+    index, log = stream.store.index, stream.store.log
+    unreadable = [(seq, seq) for seq in log.unreadable if index.place(seq) > REMOVED]
+    lost: list[int] = []
+    for first, last in sorted([*stream.lost, *unreadable]):
+        first = max(first, index.start)
+        lost += range(first, min(last, first + LOST_SEQUENCES_MAX - len(lost) - 1) + 1)
+    return lost
 
 
 def _deleted(stream: StreamService) -> list[int]:
     index = stream.store.index
-    ranges = index.absent(index.first, index.last, REMOVED)
-    return [seq for first, last in ranges for seq in range(first, last + 1)]
+    deleted: list[int] = []
+    for first, last in index.absent(index.first, index.last, REMOVED):
+        for lost_first, lost_last in sorted(
+            stream.lost
+        ):  # passed over and not deleted; as many as a disk can have held
+            if first <= lost_first <= last:
+                deleted += range(first, lost_first)
+                first = lost_last + 1
+        deleted += range(first, last + 1)
+    return deleted

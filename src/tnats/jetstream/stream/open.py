@@ -74,6 +74,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
         service.propose(Configure(encode_config(record.config)))
     service.lost = log.index.absent(log.index.start, log.index.last, LOST) + passed_over
     _report(host, service, log)
+    log.on_finding = lambda finding: _warn(host, service, finding)
     if passed_over:
         await service.checkpoint(anyway=True)
         await host.store.journal.flush()  # under a sync interval a checkpoint alone is not durable yet
@@ -115,4 +116,8 @@ async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog
 
 def _report(host: Host, service: StreamService, log: StreamLog) -> None:
     for finding in log.findings:
-        host.log.warn(f"JetStream stream '{service.account.name} > {service.name}': {finding}")
+        _warn(host, service, finding)
+
+
+def _warn(host: Host, service: StreamService, finding: Finding) -> None:
+    host.log.warn(f"JetStream stream '{service.account.name} > {service.name}': {finding}")
