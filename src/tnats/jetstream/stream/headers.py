@@ -39,6 +39,14 @@ def nats_headers(block: bytes) -> dict[bytes, bytes]:
     return found
 
 
+def parse_place(value: bytes) -> tuple[bytes, int] | None:
+    """(what is followed: origin, filters, targets; the sequence there) of a Nats-Stream-Source header, None if bad."""
+    words = value.split(b" ")
+    if len(words) < 4 or not words[1].isdigit():
+        return None
+    return b" ".join((words[0], words[2], words[3])), int(words[1])
+
+
 def storable(block: bytes) -> bytes:
     """The block as it is stored: without status and without Nats-Request-Info; empty if nothing is left."""
     if not block.startswith(b"NATS/1.0\r\n"):

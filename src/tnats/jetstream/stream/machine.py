@@ -26,7 +26,7 @@ from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Skip
-from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, nats_headers
+from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, STREAM_SOURCE, nats_headers, parse_place
 from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
 from tnats.jetstream.stream.ttl import TTL_HEADER, Deadlines, is_removal, parse_ttl
@@ -61,6 +61,8 @@ class StreamMachine:
         self.duplicates = DuplicateWindow(config.duplicate_window_ns)
         self.deadlines = Deadlines()
         self.schedules = Schedules()
+        self.sourced: dict[bytes, int] = {}
+        """The last sequence taken from each origin, by `headers.parse_place`: its message may be gone by now."""
         self.was_purged = False
         """Somebody purged it: reported as first sequence 1 rather than 0 of a stream that never held a message."""
         self._has_limits = False
@@ -123,10 +125,12 @@ class StreamMachine:
             seq = entry.first_seq + offset
             if offset in entry.dropped:
                 self.store.skip(seq, entry.ts_ns)
-                self._rollup(seq, subject, nats_headers(headers).get(ROLLUP, b""), applied)
-                msg_id = nats_headers(headers).get(MSG_ID)
-                if msg_id:
-                    self.duplicates.add(msg_id, seq, entry.ts_ns)
+                found = nats_headers(headers)
+                self._rollup(seq, subject, found.get(ROLLUP, b""), applied)
+                if found.get(MSG_ID):
+                    self.duplicates.add(found[MSG_ID], seq, entry.ts_ns)
+                if STREAM_SOURCE in found:
+                    self._note_source(found[STREAM_SOURCE])
                 continue
             self.store.append(seq, entry.ts_ns, subject, headers, payload)
             self._note_headers(seq, entry.ts_ns, subject, headers, applied)
@@ -162,12 +166,19 @@ class StreamMachine:
         msg_id = headers.get(MSG_ID)
         if msg_id:
             self.duplicates.add(msg_id, seq, ts_ns)
+        if STREAM_SOURCE in headers:
+            self._note_source(headers[STREAM_SOURCE])
         if self.config.allow_msg_ttl:
             ttl_ns = parse_ttl(headers.get(TTL_HEADER, b""))
             if ttl_ns:
                 self.deadlines.add(seq, ts_ns, ttl_ns)
         if self.config.allow_msg_schedules and headers.get(SCHEDULE):
             self.schedules.add(subject, seq, ts_ns, headers)
+
+    def _note_source(self, value: bytes) -> None:
+        place = parse_place(value)
+        if place is not None:
+            self.sourced[place[0]] = place[1]
 
     def _rollup(self, seq: int, subject: bytes, value: bytes, applied: Applied) -> None:
         if not value:

@@ -310,6 +310,10 @@ def _check_transform(work: _Check) -> ApiError | None:
         return None
     if transform.src and not is_valid_subject(transform.src):
         return errors.STREAM_TRANSFORM_INVALID_SOURCE(err=f"invalid subject {transform.src}")
+    if not transform.dest:
+        return None
+    if set(" \t\r\n\f").intersection(transform.dest):
+        return errors.STREAM_TRANSFORM_INVALID_DESTINATION(err="invalid mapping destination: invalid transform")
     try:
         Transform(transform.src or ">", transform.dest)
     except TransformError as error:

@@ -31,6 +31,7 @@ def save(machine: StreamMachine) -> bytes:
         "deadlines": [[seq, str(deadline_ns)] for seq, deadline_ns in deadlines],
         "never": never,
         "markers": markers,
+        "sourced": [[_text(origin), seq] for origin, seq in machine.sourced.items()],
         "schedules": [[_text(subject), seq, next_ns] for subject, seq, next_ns in machine.schedules.snapshot()],
     }
     return bytes([FORMAT_VERSION]) + orjson.dumps(state)
@@ -48,6 +49,7 @@ def load(machine: StreamMachine, data: bytes, read: Callable[[int], tuple[int, M
     machine.was_purged = state.get("was_purged", False)
     for msg_id, seq, ts_ns in state["ids"]:
         machine.duplicates.add(_bytes(msg_id), seq, ts_ns)
+    machine.sourced = {_bytes(origin): seq for origin, seq in state.get("sourced", [])}
     last_id, last_id_seq = state["last_id"]
     machine.duplicates.last = (_bytes(last_id), last_id_seq)
     held = machine.store.subject_of

@@ -10,7 +10,8 @@ what it has got, so a slow stream holds nothing in memory but one batch.
 `Skip` entries. Where it left off is its last sequence.
 
 *A source* gets sequences of the stream, after its own publishes and those of other sources as they come; each message
-says in a header where it comes from. Where it left off is told by the newest message that has its header.
+says in a header where it comes from. Where it left off is kept by the stream's machine, which reads these headers: the
+messages themselves may be gone by then.
 
 An intake is a consumer in the eyes of the origin's retention: what it has not stored yet is needed, and when it has,
 a work queue or an interest stream may let go of it.
@@ -34,7 +35,7 @@ from tnats.storage.message_log import Message as Stored
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import subject_matches, to_bytes
 from tnats.subjects.transforms import Transform
-from tnats.wire.headers import get_header, remove_headers_with_prefix, set_header
+from tnats.wire.headers import remove_headers_with_prefix, set_header
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
@@ -74,6 +75,7 @@ class Intake:
         targets = b",".join(to_bytes(dest or ">") for _, dest in rules)
         self._name = to_bytes(source.name)
         self._label = b"%b %b" % (filters, targets)
+        self._place = b"%b %b" % (self._name, self._label)
 
     @property
     def _key(self) -> str:
@@ -81,7 +83,11 @@ class Intake:
 
     # ------------------------------------------------------------------ the origin's retention
 
-    def wants_subject(self, subject: bytes) -> bool:
+    @property
+    def filters(self) -> tuple[bytes, ...]:
+        return tuple(rule.pattern for rule in self._rules)
+
+    def _wants(self, subject: bytes) -> bool:
         return any(subject_matches(rule.pattern, subject) for rule in self._rules)
 
     def needs(self, seq: int) -> bool:
@@ -97,7 +103,7 @@ class Intake:
                 origin = self._stream.account.streams.get(self.source.name)
                 if origin is not None and origin is not self._stream:
                     self._origin = origin
-                    self.next_seq = self.next_seq or await self._resume_at(origin)
+                    self.next_seq = self.next_seq or self._resume_at(origin)
                     origin.interest.put(self._key, self)
                     try:
                         await self._follow(origin)
@@ -130,24 +136,20 @@ class Intake:
 
     async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
         """Wanted messages of the origin, a bounded number, and where to read on."""
+        store, size = origin.store, 0
         found: list[Stored] = []
-        size = 0
-        seq = origin.store.next_seq(self.next_seq)
+        wanted = () if b">" in self.filters else self.filters
+        seq = store.next_matching(wanted, self.next_seq)
         while seq and len(found) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
-            subject = origin.store.subject_of(seq)
-            if subject is not None and self.wants_subject(subject):
-                try:
-                    message = origin.store.load_nowait(seq) or await origin.store.load(seq)
-                except (KeyError, StorageError, DiskError):
-                    pass  # removed meanwhile, or damaged, which the origin has reported
-                else:
-                    found.append(message)
-                    size += len(message.headers) + len(message.payload)
-            next_seq = seq + 1
-            seq = origin.store.next_seq(next_seq)
-            if not seq:
-                return found, next_seq
-        return found, seq or max(self.next_seq, origin.store.last_seq + 1)
+            try:
+                message = store.load_nowait(seq) or await store.load(seq)
+            except (KeyError, StorageError, DiskError):
+                pass  # removed meanwhile, or damaged, which the origin has reported
+            else:
+                found.append(message)
+                size += len(message.headers) + len(message.payload)
+            seq = store.next_matching(wanted, seq + 1)
+        return found, seq or max(self.next_seq, store.last_seq + 1)
 
     # ------------------------------------------------------------------ storing
 
@@ -195,36 +197,14 @@ class Intake:
 
     # ------------------------------------------------------------------ places
 
-    async def _resume_at(self, origin: StreamService) -> int:
-        if self._is_mirror:
-            last = self._stream.store.last_seq
-            if last:
-                return last + 1
-        else:
-            last = await self._last_taken()
-            if last:
-                return last + 1
+    def _resume_at(self, origin: StreamService) -> int:
+        stream = self._stream
+        last = stream.store.last_seq if self._is_mirror else stream.machine.sourced.get(self._place, 0)
+        if last:
+            return last + 1
         if self.source.opt_start_time_ns is not None:
             return max(origin.store.seq_at_time(self.source.opt_start_time_ns), 1)
         return max(self.source.opt_start_seq, 1)
-
-    async def _last_taken(self) -> int:
-        """The origin's sequence in the newest message that came from here; 0 if there is none."""
-        store = self._stream.store
-        seq = store.index.previous_live(store.last_seq)
-        while seq:
-            try:
-                message = store.load_nowait(seq) or await store.load(seq)
-                place = get_header(message.headers, STREAM_SOURCE)
-            except (KeyError, StorageError, DiskError):
-                place = None
-            if place is not None:
-                name, _, rest = place.partition(b" ")
-                number, _, rest = rest.partition(b" ")
-                if name == self._name and rest.startswith(self._label + b" ") and number.isdigit():
-                    return int(number)
-            seq = store.index.previous_live(seq - 1)
-        return 0
 
     def info(self) -> StreamSourceInfo:
         """How far it has come."""

@@ -128,15 +128,17 @@ def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role, find_
 
 def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
     for index, transform in enumerate(origin.subject_transforms):
-        if not is_valid_subject(transform.src):
+        if transform.src and not is_valid_subject(transform.src):
             return role.transform_source(err=f"invalid subject {transform.src}")
         if transform.dest:
+            if set(" \t\r\n\f").intersection(transform.dest):
+                return role.transform_destination(err="invalid mapping destination: invalid transform")
             try:
                 Transform(transform.src, transform.dest)
             except TransformError as fault:
                 return role.transform_destination(err=fault)
         for other in origin.subject_transforms[:index]:
-            if subjects_overlap(other.src, transform.src):
+            if subjects_overlap(other.src or ">", transform.src or ">"):
                 return role.filters_overlap()
     return None
 

@@ -1,0 +1,242 @@
+"""Mirrors and sources on the whole server, in simulation."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+from tests.unit.jetstream.service_world import Stage, call, play, publish
+
+from tnats.client import Client, ClientError, connect
+
+
+def open_client(stage: Stage) -> Any:
+    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
+
+
+async def make(client: Client, name: str, **config: object) -> Any:
+    answer = await call(client, f"STREAM.CREATE.{name}", {"name": name, **config})
+    assert "error" not in answer, answer
+    return answer["config"]
+
+
+async def held(client: Client, name: str) -> list[tuple[int, str, str]]:
+    """(sequence, subject, payload) of what a stream holds."""
+    info: Any = await call(client, f"STREAM.INFO.{name}")
+    found = []
+    for seq in range(info["state"]["first_seq"], info["state"]["last_seq"] + 1):
+        message: Any = (await call(client, f"STREAM.MSG.GET.{name}", {"seq": seq})).get("message")
+        if message is not None:
+            found.append((seq, message["subject"], base64.b64decode(message.get("data", "")).decode()))
+    return found
+
+
+async def put(client: Client, subject: str, payload: str, msg_id: str = "") -> Any:
+    headers = {"Nats-Msg-Id": msg_id} if msg_id else None
+    return orjson.loads((await client.request(subject, payload.encode(), headers=headers)).data)
+
+
+def test_a_mirror_of_a_stream_with_a_gap_at_its_head() -> None:
+    """A mirror keeps the sequences of its origin: 11 messages, the first 90, the last 100; gaps inside stay gaps."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O")
+            for number in range(1, 101):
+                await publish(client, "O", b"%d" % number)
+            await call(client, "STREAM.PURGE.O", {"seq": 90})
+            await call(client, "STREAM.MSG.DELETE.O", {"seq": 95})
+            await make(client, "M", mirror={"name": "O"})
+            await stage.sleep(3)
+            origin, mirror = [(await call(client, f"STREAM.INFO.{name}"))["state"] for name in "OM"]
+            assert mirror == {**origin, "consumer_count": 0}
+            assert (mirror["messages"], mirror["first_seq"], mirror["last_seq"]) == (10, 90, 100)
+            assert await held(client, "M") == await held(client, "O")
+            for seq in range(96, 101):  # a gap at the end, which later messages show
+                await call(client, "STREAM.MSG.DELETE.O", {"seq": seq})
+            await publish(client, "O", b"101")
+            await stage.sleep(3)
+            assert (await held(client, "M"))[-1] == (101, "O", "101")
+
+    play(1, scene).unwrap()
+
+
+@pytest.mark.parametrize("how", ["purge", "workqueue", "interest"])
+def test_what_was_taken_once_does_not_come_again(how: str) -> None:
+    """A source knows where it left off although nothing of it is stored any more, also after a restart."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            for number in range(10):
+                await publish(client, f"o.{number % 2}", b"%d" % number)
+            source = [
+                {"name": "O", "opt_start_time": "2020-01-01T00:00:00Z", "filter_subject": "o.0"},
+                {"name": "O", "subject_transforms": [{"src": "o.1", "dest": "p.1"}]},
+            ]
+            retention = how if how != "purge" else "limits"
+            await make(client, "T", sources=source, retention=retention)
+            await stage.sleep(3)
+            info: Any = await call(client, "STREAM.INFO.T")
+            assert info["state"]["last_seq"] == 10
+            if how == "purge":
+                await call(client, "STREAM.PURGE.T")
+            elif how == "workqueue":
+                consumer = {"durable_name": "C", "ack_policy": "explicit"}
+                await call(client, "CONSUMER.DURABLE.CREATE.T.C", {"stream_name": "T", "config": consumer})
+                async with client.subscribe(client.new_inbox()) as inbox:
+                    await client.publish("$JS.API.CONSUMER.MSG.NEXT.T.C", b"10", reply=inbox.subject)
+                    for _ in range(10):
+                        await client.request((await anext(inbox)).reply, b"+ACK")
+            assert await held(client, "T") == []
+            await stage.restart()
+            await stage.sleep(5)
+            assert await held(client, "T") == []
+            await publish(client, "o.0", b"new")
+            await publish(client, "o.1", b"new")
+            await stage.sleep(3)
+            info = await call(client, "STREAM.INFO.T")
+            assert info["state"]["last_seq"] == 12
+            assert [one["lag"] for one in info["sources"]] == [0, 0]
+
+    play(1, scene).unwrap()
+
+
+def test_the_window_of_an_aggregate_counts_for_sourced_messages() -> None:
+    """Of an id that is published to two origins one message comes through; later ones of both do."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            for name in ("A", "B"):
+                await make(client, name, subjects=[f"{name}.*"], duplicate_window=100_000_000)
+            limits = {"discard": "new", "discard_new_per_subject": True, "max_msgs_per_subject": 1}
+            origins = [{"name": "A"}, {"name": "B"}]
+            await make(client, "G", sources=origins, duplicate_window=120 * 10**9, **limits)
+            await put(client, "A.1", "first", "id")
+            await stage.sleep(3)
+            await put(client, "B.1", "again", "id")
+            await put(client, "B.2", "other")
+            await put(client, "A.2", "other")
+            await stage.sleep(3)
+            assert sorted(await held(client, "G"))[0] == (1, "A.1", "first")
+            assert {subject for _, subject, _ in await held(client, "G")} == {"A.1", "A.2", "B.2"}
+
+    play(1, scene).unwrap()
+
+
+def test_a_stream_that_discards_new_messages_waits_for_room() -> None:
+    """What has no room is neither lost nor does it push others out: it comes when there is room."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O")
+            await make(client, "T", sources=[{"name": "O"}], discard="new", max_msgs=3)
+            for number in range(6):
+                await publish(client, "O", b"%d" % number)
+            await stage.sleep(3)
+            assert [payload for _, _, payload in await held(client, "T")] == ["0", "1", "2"]
+            info: Any = await call(client, "STREAM.INFO.T")
+            assert info["sources"][0]["lag"] == 6 - 3 or info["sources"][0]["lag"] == 6
+            await call(client, "STREAM.PURGE.T", {"keep": 1})
+            await stage.sleep(3)
+            assert [payload for _, _, payload in await held(client, "T")] == ["2", "3", "4"]
+
+    play(1, scene).unwrap()
+
+
+def test_counters_are_added_up() -> None:
+    """A counter that sources counters holds the sum, says what came from where, and is right again after a message that
+    it never saw; what is no counter is passed over.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+
+            async def count(subject: str, increment: int) -> str:
+                answer = await client.request(subject, b"", headers={"Nats-Incr": str(increment)})
+                return str(orjson.loads(answer.data)["val"])
+
+            async def total() -> tuple[str, str]:
+                answer: Any = await call(client, "STREAM.MSG.GET.G", {"last_by_subj": "g.x"})
+                headers = base64.b64decode(answer["message"]["hdrs"]).decode()
+                sources = headers.partition("Nats-Counter-Sources: ")[2].partition("\r\n")[0]
+                return orjson.loads(base64.b64decode(answer["message"]["data"]))["val"], sources
+
+            for name in ("A", "B"):
+                await make(client, name, subjects=[f"{name}.*"], allow_msg_counter=True)
+            await make(client, "P", subjects=["p.*"])
+            origins = [
+                {"name": name, "subject_transforms": [{"src": f"{name}.*", "dest": "g.x"}]} for name in ("A", "B")
+            ]
+            await make(client, "G", subjects=["g.*"], allow_msg_counter=True, sources=[*origins, {"name": "P"}])
+            assert [await count("A.1", 1), await count("A.1", 5), await count("A.1", -2)] == ["1", "6", "4"]
+            await count("B.7", 10)
+            await put(client, "p.1", "plain")
+            await stage.sleep(3)
+            assert await total() == ("14", '{"A":{"A.1":"4"},"B":{"B.7":"10"}}')
+            assert await count("g.x", 100) == "114"
+            await count("B.7", 10**20)
+            await stage.sleep(3)
+            assert (await total())[0] == str(124 + 10**20 - 10)
+            await stage.restart()
+            await count("A.1", 1)
+            await stage.sleep(3)
+            assert (await total())[0] == str(115 + 10**20)
+            assert all(subject != "p.1" for _, subject, _ in await held(client, "G"))
+
+    play(1, scene).unwrap()
+
+
+def test_a_mirror_answers_for_its_origin() -> None:
+    """Direct gets of a stream go on when it is gone and a mirror is left, but not once the mirror is a stream of its
+    own; a stream that is there answers itself.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+
+            async def ask() -> str:
+                try:
+                    answer = await client.request("$JS.API.DIRECT.GET.O.o.1", b"")
+                except ClientError:
+                    return ""
+                return (answer.headers or {}).get("Nats-Stream", [""])[0]
+
+            await make(client, "O", subjects=["o.*"], allow_direct=True)
+            await publish(client, "o.1", b"x")
+            assert (await make(client, "M", mirror={"name": "O"}))["mirror_direct"] is True
+            await stage.sleep(3)
+            assert await ask() == "O"
+            await call(client, "STREAM.DELETE.O")
+            assert await ask() == "M"
+            promoted = await call(client, "STREAM.UPDATE.M", {"name": "M", "subjects": ["m.*"]})
+            assert "error" not in promoted
+            assert await ask() == ""
+
+    play(1, scene).unwrap()
+
+
+def test_a_mirror_becomes_a_stream_of_its_own() -> None:
+    """Without its mirror it takes publishes behind the sequences it has, knows ids, and follows its origin no more."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            await put(client, "o.1", "one", "id")
+            await make(client, "M", mirror={"name": "O"})
+            await stage.sleep(3)
+            assert "error" not in await call(
+                client, "STREAM.UPDATE.M", {"name": "M", "subjects": ["m.*"], "duplicate_window": 10**9 * 60}
+            )
+            assert await put(client, "m.1", "two") == {"stream": "M", "seq": 2}
+            await put(client, "o.1", "not any more")
+            await stage.sleep(3)
+            await stage.restart()
+            await stage.sleep(3)
+            assert await held(client, "M") == [(1, "o.1", "one"), (2, "m.1", "two")]
+            info: Any = await call(client, "STREAM.INFO.M")
+            assert "mirror" not in info
+
+    play(1, scene).unwrap()
