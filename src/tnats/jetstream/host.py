@@ -41,6 +41,8 @@ class Host:
     nuid: Nuid
     accounts: dict[str, AccountService] = attrs.field(factory=dict)
     meter: UsageMeter = attrs.field(factory=UsageMeter)
+    is_ending: bool = False
+    """No task is started any more."""
 
     def wall_ns(self) -> int:
         return self.runtime.clock.wall_ns()
@@ -54,7 +56,12 @@ class Host:
         return self.meter.refusal(account, config, self.accounts, bounds, self.mono_ns())
 
     def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Start a task. What it raises, if it is an Exception, is reported and harms nobody else."""
+        """Start a task. What it raises, if it is an Exception, is reported and harms nobody else.
+
+        At the end nothing is started: what is left to do, the last checkpoint does.
+        """
+        if self.is_ending:
+            return
         self.nursery.start_soon(self._guard, work, args)
 
     async def _guard(self, work: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:

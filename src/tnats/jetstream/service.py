@@ -147,7 +147,10 @@ class JetStream:
             if self._store.stale_paths:
                 nursery.start_soon(self._renew_files)
             task_status.started()
-            await trio.Event().wait()
+            try:
+                await trio.Event().wait()
+            finally:
+                host.is_ending = True  # entries are applied until the journal has stopped
 
     async def _renew_files(self) -> None:
         """Bring the store under the present key: while it is served, one file at a time."""
