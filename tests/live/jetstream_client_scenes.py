@@ -427,3 +427,33 @@ async def test_an_atomic_batch_is_stored_whole_or_not_at_all(server: Target) -> 
         with pytest.raises(ApiError) as answer:
             await refused.publish("plain")
         assert answer.value.err_code == 10174
+
+
+async def test_a_fast_batch_goes_at_the_pace_of_the_server(server: Target) -> None:
+    """All of it is stored in order, the commit counts it, a refused message shows (ADR-50)."""
+    async with fresh(server) as js:
+        stream = await orders(js, allow_batched=True)
+        async with js.fast_batch(step_count=20) as batch:
+            for number in range(500):
+                await batch.publish("orders.a", b"%d" % number)
+                assert batch.count - batch.stored_count <= 2 * 500
+            ack = await batch.commit()
+        assert (ack.batch, ack.count, ack.seq) == (batch.id, 500, 500)
+        assert (await stream.get(500)).data == b"499"
+        async with js.fast_batch() as refused:
+            await refused.publish("orders.a")
+
+            async def refuse() -> None:
+                await refused.publish("orders.a", expected_last_sequence=3)
+                await refused.commit()
+
+            with pytest.raises(ApiError):
+                await refuse()
+        await js.create_stream(StreamConfig("PLAIN", subjects=["plain"]))
+        async with js.fast_batch() as other:
+            with pytest.raises(ApiError) as answer:
+                await other.publish("plain")
+        assert answer.value.err_code == 10205
+        async with js.fast_batch() as nowhere:
+            with pytest.raises(NoResponders):
+                await nowhere.publish("nobody.listens")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tnats.testing import EmbeddedServer
+from tnats.testing import EmbeddedServer, serve
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,18 +27,28 @@ TESTING = [code for code in examples("testing.md") if "def test_" not in code]
 
 EXPECTED = {
     "greet.joe": "greet.joe b'hello'\n",
-    "orders.log": "1001\n",
+    '"Trace"': "1001\n",
+    'orders.new", b"1': "1 1 True\n10071\n101 b'99'\n",
+    "somebody was faster": "somebody was faster\n1 b'blue'\n2 b'green'\n['color', 'lock']\n",
+    "of last year": "3 SHA-256=iGcV5AUegn9P4hXfMFOvP4WtDTUtssgpx0h69teO_jA=\n300000 ['report']\n",
     "is anybody there": "nobody\nb'HELLO'\nb'ALL OF YOU'\n",
 }
 """What an example prints, by a text in it."""
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    """A server with JetStream, that stores nothing yet."""
+    with serve(f'jetstream {{ store_dir: "{tmp_path}/store" }}') as server:
+        yield server
+
+
 @pytest.mark.parametrize("code", CLIENT, ids=range(len(CLIENT)))
-def test_client_examples_run(code: str, tnats_server: EmbeddedServer, tmp_path: Path) -> None:
+def test_client_examples_run(code: str, server: EmbeddedServer, tmp_path: Path) -> None:
     """Each ends without error or warning and prints what the guide leads to expect."""
     assert PLACE in code
     script = tmp_path / "example.py"
-    script.write_text(code.replace(PLACE, tnats_server.url))
+    script.write_text(code.replace(PLACE, server.url))
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=30, check=False
     )

@@ -29,7 +29,21 @@ clients_option = click.option(
 )
 
 
-@click.group("bench")
+class BenchGroup(click.Group):
+    """Imports what is about JetStream only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "js"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "js":
+            from tnats.cli import bench_js
+
+            return bench_js.command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("bench", cls=BenchGroup)
 def command() -> None:
     """Measure throughput and latency. Start `bench sub` or `bench service serve` before their counterparts."""
 
@@ -116,12 +130,15 @@ def measure(
     message_count: int,
     load: Callable[[Runtime, Client, int, Advance], Awaitable[Span]],
     as_json: bool,
+    prepare: Callable[[Client], Awaitable[None]] | None = None,
 ) -> int:
-    """Run `load` on every client at once, show progress, fill and print `result`."""
+    """Run `prepare` on one client and then `load` on every one at once, show progress, fill and print `result`."""
 
     async def work(runtime: Runtime) -> None:
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(session.connect(runtime)) for _ in range(client_count)]
+            if prepare is not None:
+                await prepare(clients[0])
             spans: list[Span | None] = [None] * client_count
             with progress_bar(result.kind, message_count, shown=not as_json) as advance:
 

@@ -12,9 +12,10 @@ import click
 
 from tnats.cli.session import Session, run, session_options
 from tnats.cli.values import DURATION
-from tnats.client import ClientError
+from tnats.client import Client, ClientError
 from tnats.client.jetstream import JetStream
 from tnats.limits import SECOND_NS
+from tnats.runtime.api import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,13 +53,17 @@ class JetStreamSession:
     api_prefix: str
     timeout_ns: int
 
+    def open(self, client: Client) -> JetStream:
+        """JetStream as the options say, on a connection."""
+        timeout_s = self.timeout_ns / SECOND_NS
+        return JetStream(client, domain=self.domain, api_prefix=self.api_prefix, timeout_s=timeout_s)
+
     def run(self, work: Callable[[JetStream], Awaitable[None]]) -> int:
         """Run `work` on a connection of its own; returns the exit code."""
 
-        async def connected(runtime: Any) -> None:
+        async def connected(runtime: Runtime) -> None:
             async with self.session.connect(runtime) as client:
-                timeout_s = self.timeout_ns / SECOND_NS
-                await work(JetStream(client, domain=self.domain, api_prefix=self.api_prefix, timeout_s=timeout_s))
+                await work(self.open(client))
 
         return run(connected)
 

@@ -28,6 +28,7 @@ from tnats.client.jetstream.errors import (
     StreamNotFound,
     WrongLastSequence,
 )
+from tnats.client.jetstream.fast_batch import FastBatch
 from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.jetstream.publisher import PendingAck, Publisher
 from tnats.client.jetstream.pull import MessageStream
@@ -75,6 +76,7 @@ __all__ = [
     "Delivery",
     "Discard",
     "ExternalStream",
+    "FastBatch",
     "JetStream",
     "JetStreamError",
     "JetStreamUnavailable",

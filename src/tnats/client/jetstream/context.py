@@ -13,6 +13,7 @@ from tnats.client.client import Client
 from tnats.client.jetstream.answers import PubAck
 from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.batch import AtomicBatch
+from tnats.client.jetstream.fast_batch import FastBatch
 from tnats.client.jetstream.publish import NO_RESPONDERS_RETRIES, Conditions, publish, with_conditions
 from tnats.client.jetstream.publisher import Publisher
 from tnats.client.jetstream.snapshot import restore
@@ -81,6 +82,14 @@ class JetStream:
     def atomic_batch(self) -> AtomicBatch:
         """A batch that is stored whole or not at all; the stream's configuration must say `allow_atomic` (ADR-50)."""
         return AtomicBatch(self.client, self.api.timeout_s)
+
+    def fast_batch(self, *, step_count: int = 100, fails_on_gap: bool = True) -> FastBatch:
+        """A batch at the pace of the server; the stream's configuration must say `allow_batched` (ADR-50).
+
+        `step_count`: messages between two answers, as a wish; the server decides. A message that is lost on the way
+        ends the batch, or with `fails_on_gap=False` is only counted.
+        """
+        return FastBatch(self.client, step_count, nanoseconds(self.api.timeout_s), fails_on_gap=fails_on_gap)
 
     # ---------------------------------------------------------------- streams
 
