@@ -33,7 +33,7 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
 from tnats.jetstream.ports import Bus, Client
 from tnats.jetstream.stream import quotas, rules
-from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.config import Retention, Storage, StreamConfig
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.quotas import Quotas
@@ -427,11 +427,17 @@ class AccountService:
         options, selected = self.host.options, self.quotas.select(stream.config.num_replicas)
         account_max = selected[0].max_ack_pending if selected is not None else 0
         bounds = [bound for bound in (options.max_ack_pending, account_max) if bound > 0]
-        others = [one.config for one in stream.consumers.values() if one.name != name]
+        others: list[ConsumerConfig] = []
+        if stream.config.retention == Retention.WORKQUEUE:
+            others = [one.config for one in stream.consumers.values() if one.name != name]
         current = stream.consumers.get(name)
-        is_bound = current is not None and current.machine.is_bound
         return consumer_rules.Surroundings(
-            stream.config, others, False, min(bounds, default=0), options.max_request_batch, is_bound
+            stream.config,
+            others,
+            max_ack_pending=min(bounds, default=0),
+            max_batch=options.max_request_batch,
+            is_bound=current is not None and current.machine.is_bound,
+            others_count=len(stream.consumers) - (current is not None),
         )
 
     def _remember(self, consumer: ConsumerService) -> None:

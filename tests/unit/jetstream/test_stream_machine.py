@@ -443,11 +443,8 @@ class View:
     """A consumer for the interest table: wants one subject, needs what is not in `done`."""
 
     def __init__(self, subject: bytes) -> None:
-        self.subject = subject
+        self.filters = (subject,)
         self.done: set[int] = set()
-
-    def wants_subject(self, subject: bytes) -> bool:
-        return subject == self.subject
 
     def needs(self, seq: int) -> bool:
         return seq not in self.done

@@ -209,6 +209,11 @@ class ConsumerMachine:
         self._ahead.purged(below_seq)
         return self._done(now_ns)
 
+    @property
+    def filters(self) -> tuple[bytes, ...]:
+        """The patterns of the subjects it delivers; none: all (`ConsumerView`)."""
+        return self._filters
+
     def wants_subject(self, subject: bytes) -> bool:
         """Whether the filters match (`ConsumerView`)."""
         return not self._filters or any(subject_matches(pattern, subject) for pattern in self._filters)

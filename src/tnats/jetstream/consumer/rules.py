@@ -47,7 +47,7 @@ class Surroundings:
 
     stream: StreamConfig
     others: Sequence[ConsumerConfig] = ()
-    """The configurations of the stream's other consumers."""
+    """The configurations of the stream's other consumers; only a work queue looks at them."""
     is_clustered: bool = False
     max_ack_pending: int = 0
     """The server's or account's bound; 0 or -1: none."""
@@ -55,6 +55,7 @@ class Surroundings:
     """The server's bound on `max_batch`; 0: none."""
     is_bound: bool = False
     """Somebody listens on the deliver subject of the consumer as it is."""
+    others_count: int = attrs.field(default=attrs.Factory(lambda self: len(self.others), takes_self=True))
 
 
 @attrs.define
@@ -96,7 +97,7 @@ def check_create(
             return errors.CONSUMER_NAME_EXIST()
         return _update_error(old, checked) or _keep_pause(old, checked)
     consumers_max = around.stream.max_consumers
-    if 0 < consumers_max <= len(around.others):
+    if 0 < consumers_max <= around.others_count:
         return errors.MAXIMUM_CONSUMERS_LIMIT()
     return checked
 

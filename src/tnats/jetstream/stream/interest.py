@@ -7,14 +7,24 @@ is done with a message, `removable` says whether it may go.
 
 from __future__ import annotations
 
+import attrs
+
 from tnats.jetstream.stream.config import Retention
 from tnats.jetstream.stream.ports import ConsumerView, StreamStore
+from tnats.subjects.sublist import Sublist
 
 SWEEP_MSGS = 10_000
 """Messages looked at in one `sweep`, so that it stays short."""
 
-CACHED_SUBJECTS_MAX = 10_000
-"""Subjects whose verdict is kept."""
+
+@attrs.define(eq=False)
+class _Wish:
+    """One filter of a consumer, as a subscription."""
+
+    subject: bytes
+    name: str
+    view: ConsumerView
+    queue: None = None
 
 
 class InterestTable:
@@ -22,30 +32,28 @@ class InterestTable:
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention
-        self._views: dict[str, ConsumerView] = {}
-        self._drops: dict[bytes, bool] = {}
+        self._wishes: dict[str, list[_Wish]] = {}
+        self._sublist: Sublist[_Wish] = Sublist()
 
     def put(self, name: str, view: ConsumerView) -> None:
         """A consumer was made, or changed its filters."""
-        self._views[name] = view
-        self._drops.clear()
+        self.discard(name)
+        self._wishes[name] = [_Wish(pattern, name, view) for pattern in view.filters or (b">",)]
+        for wish in self._wishes[name]:
+            self._sublist.insert(wish)
 
     def discard(self, name: str) -> None:
         """A consumer is gone."""
-        self._views.pop(name, None)
-        self._drops.clear()
+        for wish in self._wishes.pop(name, ()):
+            self._sublist.remove(wish)
+
+    def names(self, subject: bytes) -> list[str]:
+        """The consumers that want messages on a subject; one whose filters overlap there, more than once."""
+        return [wish.name for wish in self._sublist.match(subject).plain]
 
     def drops(self, subject: bytes) -> bool:
         """Whether a message on this subject is not to be stored."""
-        if self.retention != Retention.INTEREST:
-            return False
-        drops = self._drops.get(subject)
-        if drops is None:
-            drops = not any(view.wants_subject(subject) for view in self._views.values())
-            if len(self._drops) >= CACHED_SUBJECTS_MAX:
-                self._drops.clear()
-            self._drops[subject] = drops
-        return drops
+        return self.retention == Retention.INTEREST and not self._sublist.match(subject).plain
 
     def removable(self, store: StreamStore, seqs: list[int]) -> list[int]:
         """Of messages that a consumer is done with, those that nobody needs any more."""
@@ -80,4 +88,4 @@ class InterestTable:
         return found, seq
 
     def _is_needed(self, seq: int, subject: bytes) -> bool:
-        return any(view.wants_subject(subject) and view.needs(seq) for view in self._views.values())
+        return any(wish.view.needs(seq) for wish in self._sublist.match(subject).plain)

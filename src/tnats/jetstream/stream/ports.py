@@ -102,8 +102,9 @@ class Inbound(Protocol):
 class ConsumerView(Protocol):
     """What the retention by interest asks of a consumer."""
 
-    def wants_subject(self, subject: bytes) -> bool:
-        """Whether its filters match."""
+    @property
+    def filters(self) -> tuple[bytes, ...]:
+        """The patterns of the subjects that it wants; none: all."""
 
     def needs(self, seq: int) -> bool:
         """Whether a message on a wanted subject is not done with: ahead of it, or unacknowledged."""

@@ -64,6 +64,8 @@ LOOK_AGAIN_NS = 60 * SECOND_NS
 """Deadlines are wall-clock times, which may jump: none is trusted for longer."""
 SOURCING_ROOM_NS = SECOND_NS // 4
 """Time between two attempts to store what a stream that discards new messages has no room for."""
+CONSUMERS_TOLD_MAX = 4
+"""Up to so many consumers are told of every change; to find those that it matters to would cost more."""
 TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 Done = Callable[[Applied | None, StorageError | None], None]
@@ -103,6 +105,9 @@ class StreamService:
         self._pending: deque[tuple[Entry, int, Done | None]] = deque()
         self._pending_bytes = 0
         self._pending_msgs = 0
+        self._held: deque[tuple[int, list[Reply]]] = deque()
+        """Answers with the index of the entry that they wait for: a refusal tells of entries that are on their way, and
+        whoever has heard it must find them."""
         self._waiting: deque[list[Inbound]] = deque()
         """Batches that wait for counter totals to be read."""
         self._full_until_ns = 0
@@ -247,14 +252,16 @@ class StreamService:
         self._take(self.leader.admit(batch, self.host.wall_ns()))
 
     def _take(self, admission: Admission) -> None:
-        if admission.replies:
-            self._client.publish_all(admission.replies)
         if admission.advisories:
             self.account.advise(admission.advisories)
         if admission.entry is not None:
             self.propose(admission.entry)
         elif self._keeps_time:
             self._set_timer()  # a batch may have begun
+        if admission.replies and self._pending:
+            self._held.append((self.applied_index + len(self._pending), admission.replies))
+        elif admission.replies:
+            self._client.publish_all(admission.replies)
 
     def _refuse(self, batch: list[Inbound], error: errors.ApiError, headers: bytes = b"") -> None:
         if self.config.no_ack:
@@ -338,6 +345,7 @@ class StreamService:
             return
         pending, self._pending = self._pending, deque()
         self._pending_bytes = self._pending_msgs = 0
+        self._held.clear()
         if isinstance(error, StoreFull):
             self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
             self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
@@ -360,11 +368,13 @@ class StreamService:
                 self._republish(self._republisher, entry, applied)
         elif isinstance(entry, Configure):
             self._follow_config()
+        while self._held and self._held[0][0] <= self.applied_index:
+            self._client.publish_all(self._held.popleft()[1])
         if self._advanced is not None and isinstance(entry, Append):
             self._advanced.set()
             self._advanced = None
         if self.consumers:
-            self._tell_consumers(applied)
+            self._tell_consumers(applied, entry)
         if done is not None:
             done(applied, None)
         if self._keeps_time:
@@ -383,14 +393,26 @@ class StreamService:
                 subject, headers, payload = built
                 self._client.publish(subject, payload, headers=headers)
 
-    def _tell_consumers(self, applied: Applied) -> None:
-        for consumer in list(self.consumers.values()):
+    def _tell_consumers(self, applied: Applied, entry: Entry) -> None:
+        for consumer in self._concerned(applied, entry):
             if applied.removed_below:
                 consumer.stream_purged(applied.removed_below)
             if applied.removed:
                 consumer.stream_removed(applied.removed)
             if applied.next_seq > applied.first_seq:
                 consumer.stream_advanced()
+
+    def _concerned(self, applied: Applied, entry: Entry) -> list[ConsumerService]:
+        """The consumers that a change matters to. Where there are many, those whose filters match."""
+        if applied.removed_below or len(self.consumers) <= CONSUMERS_TOLD_MAX:
+            return list(self.consumers.values())
+        subjects = dict.fromkeys(subject for _, subject in applied.removed)
+        if isinstance(entry, Append):
+            subjects.update(dict.fromkeys(message[0] for message in entry.messages))
+        names: dict[str, None] = {}
+        for subject in subjects:
+            names.update(dict.fromkeys(self.interest.names(subject)))
+        return [self.consumers[name] for name in names if name in self.consumers]
 
     async def _write(self) -> None:
         """Bring messages to their segment files."""
