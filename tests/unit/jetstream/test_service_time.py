@@ -118,6 +118,24 @@ def test_schedules_go_on_after_a_restart() -> None:
     play(3, scene)
 
 
+def test_schedules_of_one_moment_fire_once_each() -> None:
+    """However many are due at once, and however long it takes to read and store what they fire."""
+
+    async def scene(stage: Stage) -> None:
+        async with joined(stage) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_msg_schedules": True})
+            for number in range(40):
+                pattern = ("@at 2000-01-01T00:00:00Z", "@every 2s")[number % 2]
+                headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"s.out.{number}"}
+                await say(client, f"s.{number}", b"x" * 100, headers)
+            await stage.sleep(2.7)
+            found: Any = await call(client, "STREAM.INFO.S", {"subjects_filter": "s.out.>"})
+            assert found["state"]["subjects"] == {f"s.out.{number}": 1 for number in range(40)}
+
+    for seed in range(3):
+        play(seed, scene)
+
+
 def test_an_open_batch_does_not_outlive_its_server() -> None:
     """After a restart nothing of an uncommitted batch is stored, and its commit is told that it is incomplete; a
     committed one is there as a whole."""

@@ -104,6 +104,8 @@ class StreamLeader:
         self._expiries_in_flight = 0
         self._markers: Append | None = None
         self._firing: dict[bytes, Append] = {}
+        self._handed_out: dict[bytes, None] = {}
+        """Schedules that the host is about to fire."""
         self._schedules_from_ns = 0
         self.reconfigure()
 
@@ -668,6 +670,7 @@ class StreamLeader:
         self._expiries_in_flight = 0
         self._markers = None
         self._firing.clear()
+        self._handed_out.clear()
         return self._finish(Append(self._next_seq, 0, [], []), Admission()).advisories
 
     # ------------------------------------------------------------------ counters
@@ -703,7 +706,7 @@ class StreamLeader:
         candidates = [self._batches.next_deadline_ns(), self._fast.next_deadline_ns()]
         if not self._expiries_in_flight:
             candidates.append(self.machine.next_expiry_ns())
-        if not self._firing:
+        if not self._firing and not self._handed_out:
             due_ns = self.machine.schedules.next_deadline_ns()
             candidates.append(due_ns and max(due_ns, self._schedules_from_ns))
         return min((deadline_ns for deadline_ns in candidates if deadline_ns is not None), default=None)
@@ -730,18 +733,28 @@ class StreamLeader:
         return entry, self._finish(markers, admission)
 
     def due_schedules(self, now_ns: int) -> list[schedules.Due]:
-        """The schedules to `fire` now; those whose firing is in flight are left out."""
-        return [due for due in self.machine.schedules.due(now_ns) if due.subject not in self._firing]
+        """The schedules whose time has come, each once: the host owes each a `fire` or a `put_off`."""
+        due = [
+            one
+            for one in self.machine.schedules.due(now_ns)
+            if one.subject not in self._firing and one.subject not in self._handed_out
+        ]
+        self._handed_out.update((one.subject, None) for one in due)
+        return due
 
-    def rest_schedules(self, now_ns: int) -> None:
+    def put_off(self, due: schedules.Due, now_ns: int) -> None:
         """A schedule could not be read: it stays due, and is tried again in a while."""
+        self._handed_out.pop(due.subject, None)
         self._schedules_from_ns = now_ns + SCHEDULE_REST_NS
 
     def fire(self, due: schedules.Due, schedule: Message, content: tuple[bytes, bytes], now_ns: int) -> Admission:
-        """Store one firing of a schedule.
+        """Store one firing of a schedule, unless it was cancelled or replaced meanwhile.
 
         `schedule`: its message; `content`: header block and payload of the sampled message, or of the schedule.
         """
+        self._handed_out.pop(due.subject, None)
+        if self.machine.schedules.seq_of(due.subject) != due.seq:
+            return Admission()
         headers = header.nats_headers(schedule[1])
         next_value = self.machine.schedules.next_of(due.subject, now_ns)
         message = schedules.fired_message(due.subject, headers, content, next_value)

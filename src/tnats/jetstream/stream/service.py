@@ -491,7 +491,7 @@ class StreamService:
                 source = self.store.last_seq_of(one.source) if one.source else 0
                 sample = content(await self.store.load(source)) if source else schedule
             except (KeyError, StorageError, DiskError):
-                self.leader.rest_schedules(self.host.wall_ns())
+                self.leader.put_off(one, self.host.wall_ns())
                 continue
             self._take(self.leader.fire(one, schedule, (sample[1], sample[2]), self.host.wall_ns()))
         self._set_timer()
