@@ -28,6 +28,7 @@ from tnats.client.jetstream import (
     NameInUse,
     PriorityPolicy,
     PullRefused,
+    StoredMessage,
     Stream,
     StreamConfig,
     StreamNotFound,
@@ -151,6 +152,25 @@ async def test_single_messages_are_read_and_removed(server: Target) -> None:
         assert await stream.purge(subject="orders.0", keep=1) == 2
         assert await stream.purge(below_sequence=6) == 2
         assert await stream.purge() == 5
+
+
+async def test_many_messages_are_read_by_one_request(server: Target) -> None:
+    """A batch from a place on, and the last message of each subject, also as of an earlier moment (ADR-31)."""
+    async with fresh(server) as js:
+        stream = await orders(js, 12)
+
+        def sequences(found: list[StoredMessage]) -> list[int]:
+            return [message.sequence for message in found]
+
+        assert sequences(await stream.direct_get_batch(5)) == [1, 2, 3, 4, 5]
+        assert sequences(await stream.direct_get_batch(5, sequence=10)) == [10, 11, 12]
+        assert sequences(await stream.direct_get_batch(3, sequence=3, next_on="orders.1")) == [5, 8, 11]
+        since_ns = (await stream.get(9)).time_ns
+        assert sequences(await stream.direct_get_batch(2, from_time_ns=since_ns)) == [9, 10]
+        assert sequences(await stream.direct_get_batch(5, next_on="nix")) == []
+        assert sequences(await stream.direct_get_last("orders.*")) == [10, 11, 12]
+        assert sequences(await stream.direct_get_last("orders.0", "orders.2", up_to_sequence=8)) == [6, 7]
+        assert (await stream.direct_get_batch(1, sequence=4))[0].data == b"3"
 
 
 async def test_consumers_are_made_changed_listed_and_removed(server: Target) -> None:

@@ -111,6 +111,18 @@ async def test_keys_and_the_removal_of_marks(server: Target) -> None:
         assert (await kv.status()).value_count == 3
 
 
+async def test_many_keys_are_listed(server: Target) -> None:
+    """Thousands of keys come whole and in order, by name and by filter."""
+    async with fresh(server) as js:
+        kv = await create_bucket(js, BucketConfig("b"))
+        async with js.publisher(pending_count_max=500) as publisher:
+            for number in range(5000):
+                await publisher.publish(f"$KV.b.{number % 7}.{number}", b"")
+        keys = await kv.keys()
+        assert keys == [f"{number % 7}.{number}" for number in range(5000)]
+        assert await kv.keys("3.*") == [key for key in keys if key.startswith("3.")]
+
+
 async def watch_put(kv: KeyValue) -> None:
     for key, value in (("a", b"1"), ("b", b"2"), ("a", b"3")):
         await kv.put(key, value)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import attrs
 
 from tnats.client.client import Client
-from tnats.client.jetstream.api import Api
+from tnats.client.errors import TimedOut
+from tnats.client.jetstream.api import Api, encode_request
 from tnats.client.jetstream.consumer import HEARTBEAT_S_MAX, Consumer
-from tnats.client.jetstream.delivery import StoredMessage, from_answer, from_direct
+from tnats.client.jetstream.delivery import NOT_FOUND_STATUS, StoredMessage, from_answer, from_direct
 from tnats.client.jetstream.ordered import OrderedMessages, create_consumer
 from tnats.client.jetstream.snapshot import Snapshot
 from tnats.client.options import nanoseconds
@@ -29,6 +30,8 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.consumer.config import Action, ConsumerConfig
 from tnats.jetstream.consumer.requests import PullBody
 from tnats.jetstream.stream.config import StreamConfig
+
+END_OF_BATCH_STATUS = 204
 
 
 class Stream:
@@ -100,6 +103,49 @@ class Stream:
         """
         request = JSApiMsgGetRequest(sequence, last_on, next_on, start_time_ns=from_time_ns)
         return from_direct(await self._api.exchange(f"DIRECT.GET.{self.name}", request))
+
+    async def direct_get_batch(
+        self,
+        count_max: int,
+        *,
+        sequence: int = 0,
+        next_on: str = ">",
+        from_time_ns: int | None = None,
+        bytes_max: int = 0,
+    ) -> list[StoredMessage]:
+        """Up to `count_max` messages on `next_on` from `sequence` or `from_time_ns` on, by one request (ADR-31).
+
+        Fewer when there are no more, or when `bytes_max` is reached. Raises like `direct_get`, and TimedOut when the
+        server falls silent before it said that this was all.
+        """
+        request = JSApiMsgGetRequest(
+            0 if from_time_ns is not None else sequence or 1,
+            next_by_subj=next_on,
+            start_time_ns=from_time_ns,
+            batch=count_max,
+            max_bytes=bytes_max,
+        )
+        return await self._direct_get_many(request)
+
+    async def direct_get_last(
+        self, *subjects: str, up_to_sequence: int = 0, up_to_time_ns: int | None = None
+    ) -> list[StoredMessage]:
+        """The last message on each subject that matches one of `subjects`, as of then, by one request (ADR-31).
+
+        Raises ApiError with code 413 for more than 1,024 subjects, and like `direct_get_batch`.
+        """
+        request = JSApiMsgGetRequest(multi_last=list(subjects), up_to_seq=up_to_sequence, up_to_time_ns=up_to_time_ns)
+        return await self._direct_get_many(request)
+
+    async def _direct_get_many(self, request: JSApiMsgGetRequest) -> list[StoredMessage]:
+        subject = self._api.subject(f"DIRECT.GET.{self.name}")
+        found: list[StoredMessage] = []
+        async with self.client.request_many(subject, encode_request(request), timeout_s=self._api.timeout_s) as replies:
+            async for reply in replies:
+                if reply.status in (END_OF_BATCH_STATUS, NOT_FOUND_STATUS):
+                    return found
+                found.append(from_direct(reply))
+        raise TimedOut(f"stream {self.name!r}: the server fell silent after {len(found)} messages")
 
     async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
         """Remove one message; with `erase` its bytes are overwritten too. Raises ApiError when there is none."""
