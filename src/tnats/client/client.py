@@ -207,11 +207,13 @@ class Client:
         try:
             with clock.deadline(clock.mono_ns() + nanoseconds(timeout_s)):
                 await self.publish(subject, data, reply=reply, headers=headers)
+                published_count = self._statistics.messages_out
                 self._connection.write_nowait()
                 await answer.arrived.wait()
         finally:
             self.close_reply(reply)
         if answer.message is not None:
+            self.confirmed(published_count)
             return raise_for_status(answer.message, subject)
         raise answer.error or TimedOut(f"request on {subject!r}: no reply within {timeout_s:g} s")
 
@@ -246,6 +248,10 @@ class Client:
             self._inbox = Inbox(self.new_inbox(), self._nuid)
             self._add(self._inbox)
         return self._inbox.open(taker)
+
+    def confirmed(self, published_count: int) -> None:
+        """An answer proves that the server has handled the first `published_count` messages."""
+        self._connection.confirmed(published_count)
 
     def close_reply(self, reply: str) -> None:
         """Forget a subject of `open_reply`."""

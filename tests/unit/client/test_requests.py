@@ -7,7 +7,7 @@ import trio
 from tests.unit.client.stage import Stage, play, wait_until
 
 from tnats import limits
-from tnats.client import Client, ConnectionClosed, NoResponders, PermissionsViolation, TimedOut
+from tnats.client import Client, ConnectionClosed, ConnectionLost, NoResponders, PermissionsViolation, TimedOut
 
 
 async def serve(client: Client, subject: str, delay_s: float, stage: Stage, copies: int = 1) -> None:
@@ -237,6 +237,32 @@ def test_request_many_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
                 await stage.sleep(1)
                 assert len([message async for message in replies]) == 3
                 assert replies.dropped_count == 2
+            nursery.cancel_scope.cancel()
+
+    play(scene)
+
+
+def test_an_answer_vouches_for_what_was_published_before() -> None:
+    """After a reply, a lost connection leaves nothing in doubt that was sent up to its request; what came later is."""
+
+    async def scene(stage: Stage) -> None:
+        async with stage.connect() as service, stage.connect() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(serve, service, "svc", 0.01, stage)
+            await service.flush()
+            await client.publish("log", b"1")
+            await client.request("svc", b"x")
+            stage.server.drop_clients()
+            await wait_until(stage, lambda: client.statistics.reconnect_count == 1)
+            assert client.statistics.messages_unconfirmed == 0
+            await client.flush()
+            stage.server.reads = False
+            await client.publish("log", b"2")
+            await stage.sleep(0.1)
+            stage.server.drop_clients()
+            stage.server.reads = True
+            await wait_until(stage, lambda: client.statistics.reconnect_count == 2)
+            with pytest.raises(ConnectionLost):
+                await client.flush()
             nursery.cancel_scope.cancel()
 
     play(scene)

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 class PendingAck:
     """The acknowledgement of one publish, which has come or will."""
 
-    __slots__ = ("_ack", "_asked", "_error", "_publisher", "deadline_ns", "reply", "subject")
+    __slots__ = ("_ack", "_asked", "_error", "_publisher", "deadline_ns", "published_count", "reply", "subject")
 
     def __init__(self, publisher: Publisher, subject: str, deadline_ns: int) -> None:
         self._publisher = publisher
         self.subject = subject
         self.reply = ""
+        self.published_count = 0
+        """Messages of the client up to and with this one."""
         self.deadline_ns = deadline_ns
         self._ack: PubAck | None = None
         self._error: ClientError | None = None
@@ -63,6 +65,7 @@ class PendingAck:
 
     def take(self, message: Message) -> None:
         """The answer came."""
+        self._publisher.heard(self)
         try:
             self._ack = decode_answer(raise_for_status(message, self.subject), PubAck)
         except NoResponders:
@@ -127,6 +130,7 @@ class Publisher:
         except BaseException:
             self._client.close_reply(pending.reply)
             raise
+        pending.published_count = self._client.statistics.messages_out
         self._pending_count += 1
         self._pending.append(pending)
         return pending
@@ -144,6 +148,10 @@ class Publisher:
                 await self._lot.park()
             if scope.cancelled_caught:
                 pending.fail(TimedOut(f"publish on {pending.subject!r}: no acknowledgement in time"))
+
+    def heard(self, pending: PendingAck) -> None:
+        """Its answer came, whatever it says."""
+        self._client.confirmed(pending.published_count)
 
     def settled(self, pending: PendingAck) -> None:
         """`pending` is done."""
