@@ -175,6 +175,12 @@ cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_s
     return size == subject_size_at(data, other) and memcmp(data + at + 10, data + other + 10, size) == 0
 
 
+cdef inline bint is_same(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t other, Py_ssize_t other_size
+) noexcept:
+    return size == other_size and memcmp(data + at, data + other, size) == 0
+
+
 cdef Py_ssize_t FRONT, MESSAGE_FRONT
 cdef unsigned long long LINK_MAX
 cdef unsigned int HOLLOW, MESSAGE
@@ -275,3 +281,12 @@ cpdef tuple pack_messages(
     object messages, unsigned long long first, object times_ns, unsigned long long base, unsigned int seed,
     unsigned long long place
 )
+
+@cython.locals(
+    usable=Py_ssize_t, words="const unsigned int[::1]", quads="const unsigned long long[::1]",
+    shown="const unsigned char[::1]", data="const unsigned char *", most=Py_ssize_t, size_of="unsigned int[::1]",
+    place_of="unsigned long long[::1]", time_of="unsigned long long[::1]", subjects=list, subject=bytes,
+    subject_at=Py_ssize_t, subject_size=Py_ssize_t, first="unsigned long long", count=Py_ssize_t, position=Py_ssize_t,
+    word=Py_ssize_t, quad=Py_ssize_t, size=Py_ssize_t, key_size=Py_ssize_t,
+)
+cpdef tuple scan_messages(object buffer, Py_ssize_t start, unsigned int seed, unsigned long long place)

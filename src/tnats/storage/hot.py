@@ -35,6 +35,7 @@ if not cython.compiled:
         checksum,
         has_same_subject,
         headers_size_at,
+        is_same,
         payload_size_at,
         pin,
         pin_bytes,
@@ -406,3 +407,52 @@ def pack_messages(
         shown[number] = place + base + position
         position += (size + 7) & -8
     return out, places
+
+
+def scan_messages(
+    buffer: Buffer, start: int, seed: int, place: int
+) -> tuple[int, int, list[bytes], array[int], array[int], array[int]]:
+    """Walk the messages at the front of a segment file from `start` on while they are whole and their sequences rise
+    by one; erased, moved and other records end the walk.
+
+    Returns the first sequence, the position where the walk ended, and of each message its subject, its size as NATS
+    counts it in files, its position with `place` added, and its time.
+    """
+    usable = len(buffer) & -8
+    view = memoryview(buffer)[:usable]
+    words = view.cast("I")
+    quads = view.cast("Q")
+    shown = view
+    data = address(shown)
+    most = max(usable - start, 0) // FRONT + 1
+    sizes, places, times_ns = array("I", bytes(4 * most)), array("Q", bytes(8 * most)), array("Q", bytes(8 * most))
+    size_of, place_of, time_of = sizes, places, times_ns
+    subjects: list[bytes] = []
+    subject = b""
+    subject_at = subject_size = 0
+    first = 0
+    count = 0
+    position = start
+    while position + FRONT <= usable:
+        word = position >> 2
+        size = words[word + 2]
+        if size < FRONT or position + size > usable or words[word + 4] & 0xFF != MESSAGE:
+            break
+        if words[word] != checksum(data, position + 4, position + size, (seed + position) & 0xFFFFFFFF):
+            break
+        quad = position >> 3
+        if not count:
+            first = quads[quad + 3]
+        elif quads[quad + 3] != first + count:
+            break
+        key_size = words[word + 3] & 0xFFFF
+        if not count or not is_same(data, position + FRONT, key_size, subject_at, subject_size):
+            subject = bytes(view[position + FRONT : position + FRONT + key_size])
+            subject_at, subject_size = position + FRONT, key_size
+        subjects.append(subject)
+        size_of[count] = size - 6 if words[word + 3] >> 16 else size - 10
+        place_of[count] = place + position
+        time_of[count] = quads[quad + 4]
+        count += 1
+        position = (position + size + 7) & -8
+    return first, min(position, usable), subjects, sizes[:count], places[:count], times_ns[:count]

@@ -75,3 +75,8 @@ def has_same_subject(data: bytes, at: int, other: int) -> bool:
     """Whether the messages at `at` and `other` have one subject."""
     size = subject_size_at(data, at)
     return size == subject_size_at(data, other) and data.startswith(data[at + 10 : at + 10 + size], other + 10)
+
+
+def is_same(data: memoryview, at: int, size: int, other: int, other_size: int) -> bool:
+    """Whether `size` bytes at `at` are the `other_size` bytes at `other`."""
+    return data[at : at + size] == data[other : other + other_size]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.index import LOST, MAX, MessageIndex
+from tnats.storage.record import Finding
 from tnats.storage.segment import SegmentHeader
 from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
 from tnats.storage.stream_segment import Segment
@@ -101,45 +102,78 @@ class _Opening:
     async def read_segment(self, path: str, number: int, size: int) -> None:
         log = self.log
         file = await self.disk.open(path, readonly=self.readonly)
-        data = bytearray(await file.pread(size, 0))
+        data = await file.pread(size, 0)
         header, findings = segment.read_header(data, path, log.keys)
         log.findings += findings
         if header is not None and not self.is_ours(header, number):
             log.foreign.append(path)
             header = None
-        cipher = None if header is None else segment.cipher_of(header, log.keys)
-        scan = None if header is None else segment.scan(data, header.seed, path, cipher=cipher)
-        holder = Segment(
-            number, path, header.seed if header is not None else 0, len(data), file, is_dirty=True, is_new=True
+        seed = header.seed if header is not None else 0
+        is_unsure = number >= self.durable[0]
+        holder = log.segments[number] = Segment(
+            number, path, seed, len(data), file, is_dirty=is_unsure, is_new=is_unsure
         )
-        holder.cipher = cipher
-        if header is not None:
+        if header is None:
+            self.take_holes(holder, [(0, max(1, len(data)))])
+            is_open_end = False
+        else:
+            holder.cipher = segment.cipher_of(header, log.keys)
             holder.is_stale = not segment.is_current(header, log.keys)
             holder.is_packed = header.is_packed
-        log.segments[number] = holder
-        holes = [(0, max(1, len(data)))] if scan is None else scan.holes
-        holder.is_damaged = bool(holes)
-        log.holes += [(path, start, end) for start, end in holes]
-        if scan is not None:
-            log.findings += scan.findings
-            if not self.readonly:
-                for offset, copy in segment.wrong_headers(header, data) if header is not None and findings else ():
-                    file.pwrite([copy], offset)
-                    data[offset : offset + len(copy)] = copy
-                for offset, value in scan.corrected:
-                    file.pwrite([bytes([value])], offset)
+            is_simple = holder.cipher is None and not holder.is_packed and not findings
+            found = self.take_at_once(holder, data) if is_simple else None
+            if found is None:
+                is_open_end = self.take_records(holder, header, bytearray(data), findings)
+            else:
+                is_open_end = found
                 self.write_again(holder, file, data)
-            records = holder.find_packed(scan.records) if holder.is_packed else scan.records
-            if not self.take_run(holder, records, scan.data):
-                for found in reversed(records):
-                    self.take(holder, found, scan.data)
-            sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
-            is_open_end = not holes and not sealed and scan.end == len(data) and not self.readonly
-            if number + 1 == log.next_number and is_open_end and not holder.is_stale:
-                log.current = holder
-                return
+        if number + 1 == log.next_number and is_open_end and not self.readonly and not holder.is_stale:
+            log.current = holder
+            return
         file.close()
         holder.file = None
+
+    def take_holes(self, holder: Segment, holes: list[tuple[int, int]]) -> None:
+        holder.is_damaged = bool(holes)
+        self.log.holes += [(holder.path, start, end) for start, end in holes]
+
+    def take_at_once(self, holder: Segment, data: bytes) -> bool | None:
+        """Take a segment that is what most are: nothing but messages in order, known from nowhere else.
+
+        Returns whether more may be written behind them; None, and nothing has happened, if it is not as simple.
+        """
+        first, end, subjects, sizes, places, times_ns = hot.scan_messages(
+            data, segment.DATA_START, holder.seed, holder.number << 32
+        )
+        is_open_end = end == len(data) >= segment.DATA_START
+        footer = None if is_open_end else record.unpack(data, end, 0, holder.seed)
+        if not is_open_end and (footer is None or footer.kind != record.FOOTER):
+            return None
+        return is_open_end if self.take_run(holder, first, subjects, sizes, places, times_ns) else None
+
+    def take_records(
+        self, holder: Segment, header: SegmentHeader, data: bytearray, header_findings: list[Finding]
+    ) -> bool:
+        """Take a segment record by record; whether more may be written behind them."""
+        log, file = self.log, holder.file
+        scan = segment.scan(data, header.seed, holder.path, cipher=holder.cipher)
+        self.take_holes(holder, scan.holes)
+        log.findings += scan.findings
+        if not self.readonly and file is not None:
+            for offset, copy in segment.wrong_headers(header, data) if header_findings else ():
+                file.pwrite([copy], offset)
+                data[offset : offset + len(copy)] = copy
+                holder.is_dirty = True
+            holder.is_dirty |= bool(scan.corrected)
+            for offset, value in scan.corrected:
+                file.pwrite([bytes([value])], offset)
+            self.write_again(holder, file, data)
+        records = holder.find_packed(scan.records) if holder.is_packed else scan.records
+        if not self.take_found(holder, records, scan.data):
+            for found in reversed(records):
+                self.take(holder, found, scan.data)
+        is_sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
+        return not scan.holes and not is_sealed and scan.end == len(data)
 
     def indexes(self) -> list[MessageIndex]:
         """The log's index, and the one for what is kept apart."""
@@ -162,7 +196,7 @@ class _Opening:
             if start <= end:
                 index.skip(start, end)
 
-    def write_again(self, holder: Segment, file: File, data: bytearray) -> None:
+    def write_again(self, holder: Segment, file: File, data: bytes | bytearray) -> None:
         """See `StreamLog`; the next checkpoint syncs it."""
         number, end = self.durable
         start = end if holder.number == number else 0
@@ -177,17 +211,13 @@ class _Opening:
         owner = (header.role, header.number, header.group, header.store_id)
         return owner == (segment.STREAM, number, self.log.name, self.store_id)
 
-    def take_run(self, holder: Segment, records: list[hot.Found], data: bytearray) -> bool:
-        """Take a whole segment at once if it is what most are: messages in order, none of them known from elsewhere."""
+    def take_found(self, holder: Segment, records: list[hot.Found], data: bytearray) -> bool:
+        """`take_run` for records that are messages in order; False if they are not."""
         messages = records[:-1] if records and records[-1][2] == record.FOOTER else records
         if not messages:
             return True
-        first, last = messages[0][4], messages[-1][4]
-        if last - first + 1 != len(messages) or first < self.log.index.start:
-            return False
+        first = messages[0][4]
         if any(each[4] != sequence or each[2] != record.MESSAGE for sequence, each in enumerate(messages, first)):
-            return False
-        if not self.is_unknown(first, last):
             return False
         base, front = holder.number << 32, hot.HEADER_SIZE
         view = memoryview(data)
@@ -195,6 +225,24 @@ class _Opening:
         sizes = array("I", [each[1] - (6 if each[7] else 10) for each in messages])
         places = array("Q", [base | each[0] for each in messages])
         times_ns = array("Q", [each[5] for each in messages])
+        return self.take_run(holder, first, subjects, sizes, places, times_ns)
+
+    def take_run(
+        self,
+        holder: Segment,
+        first: int,
+        subjects: list[bytes],
+        sizes: array[int],
+        places: array[int],
+        times_ns: array[int],
+    ) -> bool:
+        """Take the messages of a whole segment at once; False if something is known of them from elsewhere."""
+        count = len(subjects)
+        last = first + count - 1
+        if not count:
+            return True
+        if first < self.log.index.start or not self.is_unknown(first, last):
+            return False
         for index in self.indexes():
             start, end = max(first, index.start), min(last, self.end_of(index)) + 1
             if start < end:
@@ -202,10 +250,8 @@ class _Opening:
                 index.put_found(start, subjects[part], sizes[part], places[part], times_ns[part])
         if last > self.latest_time_of:
             self.latest_time_of = last
-            self.log.last_time_ns = messages[-1][5]
-        holder.live = len(messages)
-        holder.live_bytes = sum(sizes)
-        holder.note(first, last)
+            self.log.last_time_ns = times_ns[-1]
+        holder.hold_run(first, count, sum(sizes))
         return True
 
     def is_unknown(self, first: int, last: int) -> bool:

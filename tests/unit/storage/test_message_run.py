@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from types import ModuleType
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tnats import speedups
-from tnats.storage import hot
+from tnats.storage import hot, record
 from tnats.storage.message_run import HeldRun, MessageRun, subjects_of
 
 INTERPRETED = speedups.load_source("tnats.storage.hot", "tnats_storage_hot_interpreted")
@@ -50,3 +51,32 @@ def test_bytes_that_are_no_such_run_are_refused(
     for wrong, count in ((body[:cut], len(contents)), (body, len(contents) + 1), (body, len(contents) - 1)):
         with pytest.raises(ValueError, match=r"messages? "):
             build.find_messages(wrong, 0, count)
+
+
+@given(st.integers(1, 2**40), CONTENTS, st.integers(0, 2**32 - 1), st.data())
+def test_messages_of_a_segment_are_packed_and_found(
+    first: int, contents: list[tuple[bytes, bytes, bytes]], seed: int, data: st.DataObject
+) -> None:
+    """A run packed at once has the bytes of records packed one by one, and is found up to the first wrong one."""
+    base, place = 8192, 7 << 32
+    times_ns = array("Q", [5 * number for number in range(len(contents))])
+    records = [(record.MESSAGE, 0, first + n, times_ns[n], *content) for n, content in enumerate(contents)]
+    packed, offsets = hot.pack(records, base, seed, base)
+    for build in BUILDS:
+        assert build.pack_messages(contents, first, times_ns, base, seed, place) == (
+            packed,
+            array("Q", [place + offset for offset in offsets]),
+        )
+    wrong = data.draw(st.integers(0, len(contents))) if contents else 0
+    if wrong < len(contents):
+        packed[offsets[wrong] - base + 30] ^= 1
+    area = bytes(base) + bytes(packed)
+    sizes = [30 + len(s) + len(p) + (4 + len(h) if h else 0) for s, h, p in contents]
+    for build in BUILDS:
+        found_first, end, subjects, found_sizes, places, found_times = build.scan_messages(area, base, seed, place)
+        assert end == (offsets[wrong] if wrong < len(contents) else len(area))
+        assert subjects == [content[0] for content in contents[:wrong]]
+        assert list(found_sizes) == sizes[:wrong]
+        assert list(places) == [place + offset for offset in offsets[:wrong]]
+        assert found_times == times_ns[:wrong]
+        assert found_first == (first if wrong else 0)
