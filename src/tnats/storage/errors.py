@@ -19,7 +19,10 @@ class StoreFrozen(StorageError):
 
 
 class StoreFull(StorageError):
-    """No space. Nothing was stored; the store takes writes again once there is room."""
+    """No space. The store takes writes again once there is room."""
+
+    may_have_written = False
+    """Whether some of it may be found at the next start all the same: a write got part of the way."""
 
 
 class StoreBusy(StorageError):

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
@@ -122,6 +123,9 @@ class Journal:
         self.was_empty = not recovery.parts
         """No part stood there when the journal was opened."""
         self.frozen: StoreFrozen | None = None
+        self.full: StoreFull | None = None
+        """Why the last write that may not use the reserve was refused."""
+        self._filled = trio.Event()
         self._groups = {number: Group(self, state) for number, state in recovery.groups.items()}
         self._names = {group.name: group for group in self._groups.values() if group.name}
         self._next_group = recovery.next_group
@@ -356,6 +360,8 @@ class Journal:
             assert self.frozen is not None
             self._fail(batch, self.frozen)
             return
+        if not may_use_reserve:
+            self.full = None
         self._note_places(part, records, offsets)
         for waiting in batch:
             waiting.ticket.resolve()
@@ -436,7 +442,9 @@ class Journal:
             if exc.errno in NO_SPACE:
                 # A prefix may stand there. Nothing is written over it: the next batch begins a new part.
                 part.size = part.end
-                raise StoreFull(f"journal {self.directory}: {exc}") from exc
+                full = StoreFull(f"journal {self.directory}: {exc}")
+                full.may_have_written = True
+                raise full from exc
             raise self._freeze(exc) from exc
         part.end += len(packed)
         if part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX:
@@ -476,6 +484,9 @@ class Journal:
 
     def _fail(self, batch: list[_Waiting], error: StorageError) -> None:
         """Refuse a batch and everything behind it, whose indexes rest on it."""
+        if isinstance(error, StoreFull):
+            self.full = error
+            self._filled.set()
         failed = [*batch, *self._queue]
         self._queue.clear()
         self._queue_bytes = 0
@@ -621,6 +632,18 @@ class Journal:
             state = group.state
             records.append((record.GROUP, number, state.floor, state.last, state.name.encode(), b"", state.note))
         return records
+
+    async def wait_filled(self) -> None:
+        """Return when there was no room for a write since the last call."""
+        await self._filled.wait()
+        self._filled = trio.Event()
+
+    async def probe(self) -> None:
+        """Find out whether there is room again: write a record that says nothing."""
+        group = next((group for group in self._groups.values() if not group.is_dropped), None)
+        if group is not None:
+            with suppress(StorageError):
+                await self.enqueue(group, [(record.PAD, 0, 0, 0, b"", b"", b"")], None).wait()
 
     async def wait_rolled(self) -> None:
         """Return when a part was filled, or there was no room for one, since the last call."""

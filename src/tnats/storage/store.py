@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from tnats.limits import SECOND_NS
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.commit_log import LocalLog
@@ -52,6 +53,7 @@ MARKER_SEED = 0x4D41524B
 MARKER_OFFSETS = (0, 4096)
 """Slots of the marker file: written at the start of a run, and at its clean end."""
 DELETED = ".deleted"
+STORE_FULL_LOOK_NS = 2 * SECOND_NS
 FILE_BYTES_MAX = 64 * 1024
 
 
@@ -139,6 +141,8 @@ class Store:
         lines = [str(finding) for finding in alarms(self.findings)]
         if self.journal.frozen is not None:
             lines.append(str(self.journal.frozen))
+        elif self.journal.full is not None:
+            lines.append(str(self.journal.full))
         lines += [str(stream.log.trouble) for stream in self._streams.values() if stream.log.trouble is not None]
         return lines
 
@@ -235,6 +239,7 @@ class Store:
         """Write the journal and keep it short, until `stop`."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_short)
+            nursery.start_soon(self._watch_room)
             await self.journal.run()
             nursery.cancel_scope.cancel()
 
@@ -249,6 +254,14 @@ class Store:
                 await self.shorten()
             except StorageError:
                 pass  # in `health` already; the next part tries again
+
+    async def _watch_room(self) -> None:
+        """While the disk is full, look now and then: the health check must not fail for longer than it is."""
+        while True:
+            await self.journal.wait_filled()
+            while self.journal.full is not None and self.journal.frozen is None:
+                await self._clock.sleep_ns(STORE_FULL_LOOK_NS)
+                await self.journal.probe()
 
     @property
     def stale_paths(self) -> list[str]:

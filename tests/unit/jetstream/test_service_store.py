@@ -304,10 +304,13 @@ def test_a_disk_that_refuses_is_told_to_publishers(code: int) -> None:
             for number in range(5):
                 await publish(client, "s.a", b"%d" % number)
             stage.machine.drive.faults.append(DiskFault(("write", "create", "resize"), Fail(code)))
+            await publish(client, "s.a", b"nobody knows")  # a write that fails may have written
+            await stage.sleep(2)
             for _ in range(3):
                 answer = await publish(client, "s.a", b"refused")
                 assert answer is not None
                 assert answer["error"]["err_code"] in (10047, 10077)  # type: ignore[index]
+                await stage.sleep(0.7)
             assert len(await content(client, 1, 5)) == 5
             lines = health(stage)
             assert lines
@@ -317,7 +320,7 @@ def test_a_disk_that_refuses_is_told_to_publishers(code: int) -> None:
                 assert "until the server is restarted" in " ".join(lines)
                 await stage.restart()
             else:
-                await stage.sleep(2)
+                await stage.sleep(5)
             assert health(stage) == []
             answer = await publish(client, "s.a", b"stored")
             assert answer == {"stream": "S", "seq": 6}
