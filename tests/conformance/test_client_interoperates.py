@@ -23,6 +23,7 @@ from tests.conformance.test_client_against_nats_server import RealServer, real_s
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import ServerProcess, serve
 
+from tnats.cli.app import main
 from tnats.client import connect
 from tnats.client.jetstream import JetStream
 from tnats.client.kv import BucketConfig, Operation, create_bucket, open_bucket
@@ -227,3 +228,30 @@ def test_streams_with_the_nats_command_line(server: RealServer | ServerProcess) 
 
     ours(server, use)
     assert json.loads(cli(server, "stream", "info", "GO", "--json"))["state"]["messages"] == 1
+
+
+def test_backups_with_the_nats_command_line(server: RealServer | ServerProcess, tmp_path: Path) -> None:
+    """A backup of ours is restored by the `nats` tool, and one of it by ours."""
+    cli(server, "stream", "add", "KEEP", "--subjects=keep.>", "--defaults")
+
+    async def fill(js: JetStream) -> None:
+        async with js.publisher() as publisher:
+            for number in range(1000):
+                await publisher.publish(f"keep.{number % 10}", b"%d" % number, headers={"N": str(number)})
+
+    async def check(js: JetStream) -> None:
+        stream = js.stream("KEEP")
+        state = (await stream.info()).state
+        assert (state.messages, state.last_seq) == (1000, 1000)
+        assert (await stream.get(500)).headers == {"N": ["499"]}
+
+    ours(server, fill)
+    first, second = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    assert main(["stream", "backup", "KEEP", first, "-s", server.url]) == 0
+    cli(server, "stream", "rm", "KEEP", "-f")
+    cli(server, "stream", "restore", first, "--no-progress")
+    ours(server, check)
+    cli(server, "stream", "backup", "KEEP", second, "--no-progress")
+    assert main(["stream", "rm", "KEEP", "-f", "-s", server.url]) == 0
+    assert main(["stream", "restore", second, "-s", server.url]) == 0
+    ours(server, check)
