@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -459,3 +460,35 @@ def test_a_refused_batch_of_increments(talk: Talk) -> None:
     talk.ask("s", b"", piece("b", 1) | {"Nats-Incr": "3"})
     assert talk.publish("s", b"", piece("b", 2, "1") | {"Nats-Incr": "4"})["count"] == 2
     assert talk.publish("s", b"", {"Nats-Incr": "0"})["val"] == "10"
+
+
+# ---------------------------------------------------------------------- copies
+
+
+@side_by_side
+def test_headers_of_copies(talk: Talk) -> None:
+    """A copy is a message of its own: what was said about batches and expectations is gone, by whole names; all else,
+    also a value that looks like such a header, is there byte for byte.
+    """
+    talk.create("O", allow_atomic=True, allow_rollup_hdrs=True)
+    talk.done("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}, "allow_direct": True})
+    talk.done("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O"}], "allow_direct": True})
+    note = "Nats-Expected-Stream: T"
+    talk.ask("o.a", b"1", piece("b", 1, X_Note=note))
+    talk.ask("o.a", b"2", piece("b", 2))
+    talk.publish("o.a", b"3", piece("b", 3, "1", Nats_Msg_Id="id"))
+    wanted = {"X-Note": note, "A": "b", "nats-expected-stream": "T"}
+    talk.publish(
+        "o.b", b"4: Nats-Expected-Stream: T", {**wanted, "Nats-Expected-Stream": "O", LAST: "3", LAST_OF_SUBJECT: "0"}
+    )
+    deadline = time.monotonic() + 10
+    while talk.state("M")[2] != 4 or talk.state("S")[2] != 4:
+        assert time.monotonic() < deadline
+    talk.log.clear()
+    added = {"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Stream-Source"}
+    for name in ("M", "S"):
+        with talk.ours_alone():
+            copies = [talk.get(name, {"seq": seq}) for seq in range(1, 5)]
+        own = [{key: value for key, value in copy.headers.items() if key not in added} for copy in copies]
+        assert own == [{"X-Note": note}, {}, {"Nats-Msg-Id": "id"}, wanted]
+        assert [copy.data for copy in copies] == [b"1", b"2", b"3", b"4: Nats-Expected-Stream: T"]
