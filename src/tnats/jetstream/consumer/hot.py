@@ -390,7 +390,7 @@ def read_acks(bundle: bytearray) -> list[AckRun | Said]:
             prefix_size = numbers - start
             run = runs.get(prefix)
             if run is None:
-                run = runs[prefix] = AckRun(prefix[:-1])
+                run = runs[prefix] = AckRun(prefix[: prefix_size - 1])
                 items.append(run)
             seqs = run.seqs
             consumer_seqs = run.consumer_seqs
