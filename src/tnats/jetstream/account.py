@@ -468,7 +468,9 @@ def _ack_prefix(consumer: ConsumerService) -> bytes:
 def _unsupported(config: StreamConfig) -> ApiError | None:
     """What this release does not offer yet is refused by name."""
     origins = [*config.live_sources(), *([config.mirror] if config.mirror is not None else [])]
-    if any(origin.external is not None for origin in origins):
-        text = "mirrors and sources of other accounts or domains are not supported by this server yet"
+    if any(origin.external is not None and origin.consumer is not None for origin in origins):
+        text = (
+            "consumers set up beforehand at origins of other accounts or domains are not supported by this server yet"
+        )
         return errors.STREAM_INVALID_CONFIG(err=text)
     return None

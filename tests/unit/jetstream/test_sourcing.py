@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 import pytest
+import trio
 from tests.unit.jetstream.service_world import Stage, call, play, publish
 
-from tnats.client import Client, ClientError, connect
+from tnats.client import Client, ClientError, Subscription, connect
 
 
 def open_client(stage: Stage) -> Any:
@@ -238,5 +241,80 @@ def test_a_mirror_becomes_a_stream_of_its_own() -> None:
             assert await held(client, "M") == [(1, "o.1", "one"), (2, "m.1", "two")]
             info: Any = await call(client, "STREAM.INFO.M")
             assert "mirror" not in info
+
+    play(1, scene).unwrap()
+
+
+@asynccontextmanager
+async def another_way(client: Client) -> AsyncIterator[Callable[[bool], None]]:
+    """The API under the prefix `X.API`, as an import would give it; what is yielded cuts the way and mends it."""
+    is_open = [True]
+
+    async def forward(requests: Subscription) -> None:
+        async for request in requests:
+            if is_open[0]:
+                await client.publish(f"$JS.API.{request.subject[6:]}", request.data, reply=request.reply)
+
+    async with client.subscribe("X.API.>") as requests, trio.open_nursery() as nursery:
+        nursery.start_soon(forward, requests)
+        yield lambda opens: is_open.__setitem__(0, opens)
+        nursery.cancel_scope.cancel()
+
+
+def test_an_origin_that_is_reached_by_its_api() -> None:
+    """A mirror and a source of another account or domain take all there is, follow, and say what is in their way."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client, another_way(client):
+            await make(client, "O", subjects=["o.*"])
+            for number in range(10):
+                await publish(client, f"o.{number % 2}", b"%d" % number)
+            await call(client, "STREAM.MSG.DELETE.O", {"seq": 4})
+            way = {"api": "X.API", "deliver": "from.there"}
+            await make(client, "M", mirror={"name": "O", "external": way})
+            filtered = {"name": "O", "external": {"api": "X.API"}, "filter_subject": "o.1", "opt_start_seq": 3}
+            await make(client, "S", sources=[filtered, {"name": "O"}])
+            await make(client, "F", sources=[{"name": "NONE", "external": way}])
+            await stage.sleep(4)
+            await publish(client, "o.1", b"later")
+            await stage.sleep(1)
+            assert await held(client, "M") == await held(client, "O")
+            took = await held(client, "S")
+            assert [payload for _, _, payload in took if payload == "later"] == ["later"] * 2
+            assert sorted(payload for _, _, payload in took) == sorted(
+                [*"01245678", "9", "later", "5", "7", "9", "later"]
+            )
+            info: Any = await call(client, "STREAM.INFO.M")
+            assert (info["mirror"]["lag"], info["mirror"]["external"]) == (0, way)
+            info = await call(client, "STREAM.INFO.F")
+            assert info["sources"][0]["error"]["err_code"] == 10059
+
+    play(1, scene).unwrap()
+
+
+def test_a_way_that_breaks_now_and_then() -> None:
+    """Whatever happens to the way to the origin, in the end there is everything, in order, once, restarts included."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client, another_way(client) as switch:
+            await make(client, "O", subjects=["o.*"])
+            way = {"api": "X.API"}
+            await make(client, "M", mirror={"name": "O", "external": way})
+            await make(client, "S", sources=[{"name": "O", "external": way}])
+            for round_number in range(6):
+                for number in range(50):
+                    await publish(client, "o.1", b"%d" % (50 * round_number + number))
+                if round_number == 3:
+                    await stage.restart()
+                switch(round_number % 2 == 0)
+                consumers: Any = await call(client, "CONSUMER.NAMES.O")
+                for name in consumers["consumers"] or []:
+                    await call(client, f"CONSUMER.DELETE.O.{name}")
+                await stage.sleep(4)
+            switch(True)
+            await stage.sleep(10)
+            wanted = [str(number) for number in range(300)]
+            for name in "OMS":
+                assert [payload for _, _, payload in await held(client, name)] == wanted, name
 
     play(1, scene).unwrap()

@@ -47,9 +47,10 @@ from tnats.jetstream.stream.leader import Admission, StreamLeader
 from tnats.jetstream.stream.machine import Applied, StreamMachine
 from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.ports import Inbound
+from tnats.jetstream.stream.remote_sourcing import intakes_of
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
-from tnats.jetstream.stream.sourcing import Intake, intakes_of
+from tnats.jetstream.stream.sourcing import Intake
 from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError, StoreFull
@@ -340,7 +341,7 @@ class StreamService:
             self._apply(entry, done)
 
     def _fail_all(self, error: StorageError) -> None:
-        """Nothing that is pending will be applied. Whether it is stored is not known, so publishers hear nothing."""
+        """Nothing that is pending will be applied. Where it is not known whether it is stored, publishers hear nothing."""
         if not self._pending:
             return
         pending, self._pending = self._pending, deque()
@@ -349,6 +350,10 @@ class StreamService:
         if isinstance(error, StoreFull):
             self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
             self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
+            if not error.may_have_written and not self.config.no_ack:
+                refusal = self.leader.refusal(errors.STORAGE_RESOURCES_EXCEEDED())
+                appends = [entry for entry, _, _ in pending if isinstance(entry, Append)]
+                self._client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
         elif self.trouble is None:
             self.trouble = error
             self.host.log.error(f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}")

@@ -1,4 +1,4 @@
-"""Mirrors and sources whose origins are streams of the same account on this server.
+"""Mirrors and sources: what they take, and those whose origins are streams of the same account on this server.
 
 Theory of operation
 -------------------
@@ -19,13 +19,15 @@ a work queue or an interest stream may let go of it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.ids import name_hash
 from tnats.jetstream.api.messages import StreamSourceInfo
 from tnats.jetstream.store import content
-from tnats.jetstream.stream.config import StreamConfig, StreamSource
+from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.entries import Append, Message, Skip
 from tnats.jetstream.stream.headers import ROLLUP, STREAM_SOURCE
 from tnats.limits import SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
@@ -33,7 +35,7 @@ from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
 from tnats.storage.message_log import Message as Stored
 from tnats.subjects.draw import Draw
-from tnats.subjects.tokens import subject_matches, to_bytes
+from tnats.subjects.tokens import to_bytes
 from tnats.subjects.transforms import Transform
 from tnats.wire.headers import remove_headers_with_prefix, set_header
 
@@ -55,8 +57,8 @@ class _Rule:
     transform: Transform | None
 
 
-class Intake:
-    """See the module's text. A `ConsumerView` of its origin."""
+class Intake(ABC):
+    """What all intakes share: what they take, how it is stored, where they left off, and what they report."""
 
     def __init__(self, stream: StreamService, source: StreamSource, *, is_mirror: bool) -> None:
         self.source = source
@@ -64,8 +66,9 @@ class Intake:
         """Where it reads on in the origin; 0: not known yet."""
         self._stream = stream
         self._is_mirror = is_mirror
-        self._origin: StreamService | None = None
         self._last_active_ns: int | None = None
+        self._error: dict[str, object] | None = None
+        """Why nothing comes, as an error of the API."""
         transforms = [(one.src, one.dest) for one in source.subject_transforms]
         rules = transforms or [(source.filter_subject, "")]
         self._rules = [
@@ -74,84 +77,30 @@ class Intake:
         filters = b",".join(rule.pattern for rule in self._rules)
         targets = b",".join(to_bytes(dest or ">") for _, dest in rules)
         self._name = to_bytes(source.name)
+        if source.external is not None and source.external.api:
+            self._name += b":" + name_hash(source.external.api).encode()
         self._label = b"%b %b" % (filters, targets)
         self._place = b"%b %b" % (self._name, self._label)
 
     @property
-    def _key(self) -> str:
-        return f"intake {self._stream.record.number} {self._label!r}"
-
-    # ------------------------------------------------------------------ the origin's retention
-
-    @property
     def filters(self) -> tuple[bytes, ...]:
+        """The patterns of what is taken."""
         return tuple(rule.pattern for rule in self._rules)
 
-    def _wants(self, subject: bytes) -> bool:
-        return any(subject_matches(rule.pattern, subject) for rule in self._rules)
-
-    def needs(self, seq: int) -> bool:
-        return seq >= self.next_seq
-
-    # ------------------------------------------------------------------ running
-
+    @abstractmethod
     async def run(self) -> None:
         """Until cancelled."""
-        clock = self._stream.host.runtime.clock
-        try:
-            while True:
-                origin = self._stream.account.streams.get(self.source.name)
-                if origin is not None and origin is not self._stream:
-                    self._origin = origin
-                    self.next_seq = self.next_seq or self._resume_at(origin)
-                    origin.interest.put(self._key, self)
-                    try:
-                        await self._follow(origin)
-                    except StorageError as failure:
-                        self._stream.host.log.warn(f"JetStream stream '{self._stream.name}' cannot source: {failure}")
-                    self._leave()
-                await clock.sleep_ns(RETRY_NS)
-        finally:
-            self._leave()
 
-    def _leave(self) -> None:
-        if self._origin is not None:
-            self._origin.interest.discard(self._key)
-            self._origin = None
-
-    async def _follow(self, origin: StreamService) -> None:
-        while self._stream.account.streams.get(self.source.name) is origin:
-            stored, next_seq = await self._read(origin)
-            if next_seq == self.next_seq:
-                await origin.wait_advanced()
-                continue
-            if stored:
-                self._last_active_ns = self._stream.host.mono_ns()
-                if self._is_mirror:
-                    await self._mirror(stored)
-                else:
-                    await self._take_in(stored)
-            self.next_seq = next_seq
-            origin.done_with([message.sequence for message in stored], None)
-
-    async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
-        """Wanted messages of the origin, a bounded number, and where to read on."""
-        store, size = origin.store, 0
-        found: list[Stored] = []
-        wanted = () if b">" in self.filters else self.filters
-        seq = store.next_matching(wanted, self.next_seq)
-        while seq and len(found) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
-            try:
-                message = store.load_nowait(seq) or await store.load(seq)
-            except (KeyError, StorageError, DiskError):
-                pass  # removed meanwhile, or damaged, which the origin has reported
-            else:
-                found.append(message)
-                size += len(message.headers) + len(message.payload)
-            seq = store.next_matching(wanted, seq + 1)
-        return found, seq or max(self.next_seq, store.last_seq + 1)
+    @abstractmethod
+    def lag(self) -> int:
+        """How many messages the origin has that were not taken."""
 
     # ------------------------------------------------------------------ storing
+
+    async def _put(self, stored: list[Stored]) -> None:
+        """Store messages of the origin. Raises StorageError, DiskError."""
+        self._last_active_ns = self._stream.host.mono_ns()
+        await (self._mirror(stored) if self._is_mirror else self._take_in(stored))
 
     async def _mirror(self, stored: list[Stored]) -> None:
         """Store messages at their own sequences and times."""
@@ -197,33 +146,105 @@ class Intake:
 
     # ------------------------------------------------------------------ places
 
-    def _resume_at(self, origin: StreamService) -> int:
+    def _last_taken(self) -> int:
+        """The origin's sequence up to which everything is taken; 0: nothing yet."""
         stream = self._stream
-        last = stream.store.last_seq if self._is_mirror else stream.machine.sourced.get(self._place, 0)
-        if last:
-            return last + 1
-        if self.source.opt_start_time_ns is not None:
-            return max(origin.store.seq_at_time(self.source.opt_start_time_ns), 1)
-        return max(self.source.opt_start_seq, 1)
+        return stream.store.last_seq if self._is_mirror else stream.machine.sourced.get(self._place, 0)
 
     def info(self) -> StreamSourceInfo:
         """How far it has come."""
         active_ns = -1
         if self._last_active_ns is not None:
             active_ns = self._stream.host.mono_ns() - self._last_active_ns
-        lag = max(self._origin.store.last_seq + 1 - self.next_seq, 0) if self._origin is not None else 0
         return StreamSourceInfo(
             name=self.source.name,
-            lag=lag,
+            external=self.source.external,
+            lag=self.lag(),
             seq=0 if self._is_mirror else max(self.next_seq - 1, 0),
             active_ns=active_ns,
+            error=self._error,
             filter_subject=self.source.filter_subject,
             subject_transforms=self.source.subject_transforms,
         )
 
 
-def intakes_of(stream: StreamService, config: StreamConfig) -> list[Intake]:
-    """The intakes that a configuration asks for, in its order."""
-    if config.mirror is not None:
-        return [Intake(stream, config.mirror, is_mirror=True)]
-    return [Intake(stream, source, is_mirror=False) for source in config.live_sources()]
+class LocalIntake(Intake):
+    """An intake whose origin is a stream of the same account on this server. A `ConsumerView` of it."""
+
+    def __init__(self, stream: StreamService, source: StreamSource, *, is_mirror: bool) -> None:
+        super().__init__(stream, source, is_mirror=is_mirror)
+        self._origin: StreamService | None = None
+
+    def lag(self) -> int:
+        return max(self._origin.store.last_seq + 1 - self.next_seq, 0) if self._origin is not None else 0
+
+    def _resume_at(self, origin: StreamService) -> int:
+        last = self._last_taken()
+        if last:
+            return last + 1
+        if self.source.opt_start_time_ns is not None:
+            return max(origin.store.seq_at_time(self.source.opt_start_time_ns), 1)
+        return max(self.source.opt_start_seq, 1)
+
+    @property
+    def _key(self) -> str:
+        return f"intake {self._stream.record.number} {self._label!r}"
+
+    # ------------------------------------------------------------------ the origin's retention
+
+    def needs(self, seq: int) -> bool:
+        return seq >= self.next_seq
+
+    # ------------------------------------------------------------------ running
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        clock = self._stream.host.runtime.clock
+        try:
+            while True:
+                origin = self._stream.account.streams.get(self.source.name)
+                if origin is not None and origin is not self._stream:
+                    self._origin = origin
+                    self.next_seq = self.next_seq or self._resume_at(origin)
+                    origin.interest.put(self._key, self)
+                    try:
+                        await self._follow(origin)
+                    except StorageError as failure:
+                        self._stream.host.log.warn(f"JetStream stream '{self._stream.name}' cannot source: {failure}")
+                    self._leave()
+                await clock.sleep_ns(RETRY_NS)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._origin is not None:
+            self._origin.interest.discard(self._key)
+            self._origin = None
+
+    async def _follow(self, origin: StreamService) -> None:
+        while self._stream.account.streams.get(self.source.name) is origin:
+            stored, next_seq = await self._read(origin)
+            if next_seq == self.next_seq:
+                await origin.wait_advanced()
+                continue
+            if stored:
+                await self._put(stored)
+            self.next_seq = next_seq
+            origin.done_with([message.sequence for message in stored], None)
+
+    async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
+        """Wanted messages of the origin, a bounded number, and where to read on."""
+        store, size = origin.store, 0
+        found: list[Stored] = []
+        wanted = () if b">" in self.filters else self.filters
+        seq = store.next_matching(wanted, self.next_seq)
+        while seq and len(found) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
+            try:
+                message = store.load_nowait(seq) or await store.load(seq)
+            except (KeyError, StorageError, DiskError):
+                pass  # removed meanwhile, or damaged, which the origin has reported
+            else:
+                found.append(message)
+                size += len(message.headers) + len(message.payload)
+            seq = store.next_matching(wanted, seq + 1)
+        return found, seq or max(self.next_seq, store.last_seq + 1)

@@ -1,0 +1,252 @@
+"""Mirrors and sources whose origins are reached by messages: streams of other accounts or domains (`external`).
+
+Theory of operation
+-------------------
+A `RemoteIntake` has a consumer made at the origin, through the API under the prefix that the configuration names, and
+stores what that sends: a push consumer without acknowledgements, with heartbeats and flow control (ADR-15, ADR-28). A
+session ends, and the next begins where the stream left off, when the consumer's own count has a gap, when nothing is
+heard for a while, or when storing fails.
+
+Flow control is answered when everything before it is stored, so what waits here is bounded by the origin's window; who
+sends more than any window allows is cut off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+import trio
+
+from tnats.jetstream.api.times import format_time
+from tnats.jetstream.ports import Client
+from tnats.jetstream.stream.config import StreamConfig, StreamSource
+from tnats.jetstream.stream.ports import Inbound
+from tnats.jetstream.stream.sourcing import RETRY_NS, Intake, LocalIntake
+from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
+from tnats.runtime.api import DiskError
+from tnats.storage.errors import StorageError
+from tnats.storage.message_log import Message as Stored
+from tnats.subjects.tokens import to_bytes
+from tnats.wire.headers import get_header
+
+if TYPE_CHECKING:
+    from tnats.jetstream.stream.service import StreamService
+
+HEARTBEAT_NS = SECOND_NS
+SILENCE_NS_MAX = 3 * HEARTBEAT_NS
+"""A consumer that is not heard for so long is gone."""
+ANSWER_NS_MAX = 5 * SECOND_NS
+INACTIVE_NS = 10 * SECOND_NS
+"""The consumer goes by itself when nobody has listened for so long."""
+WAITING_BYTES_MAX = 64 * MIB
+"""What came and is not stored: twice the largest window of flow control."""
+
+V1_TOKENS = 9
+_STATUS = b"NATS/1.0 100"
+_LAST_CONSUMER = b"Nats-Last-Consumer"
+_STALLED = b"Nats-Consumer-Stalled"
+
+
+class _Ended(Exception):
+    """The session cannot go on; `error`: what the origin's API has said."""
+
+    def __init__(self, error: dict[str, object] | None = None) -> None:
+        super().__init__()
+        self.error = error
+
+
+@attrs.frozen
+class _Place:
+    """What the reply subject of a delivered message tells, in its order; `pending`: how many are behind it."""
+
+    stream_seq: int
+    consumer_seq: int
+    time_ns: int
+    pending: int
+
+
+class RemoteIntake(Intake):
+    """See the module's text."""
+
+    def __init__(self, stream: StreamService, source: StreamSource, *, is_mirror: bool) -> None:
+        super().__init__(stream, source, is_mirror=is_mirror)
+        self._lag = 0
+        self._consumer_seq = 0
+        self._waiting: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
+        """Subject, reply, header block, payload."""
+        self._waiting_bytes = 0
+        self._answer: bytes | None = None
+        self._heard = trio.Event()
+        self._client: Client
+
+    def lag(self) -> int:
+        return self._lag
+
+    # ------------------------------------------------------------------ sessions
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        stream = self._stream
+        clock = stream.host.runtime.clock
+        self._client = stream.account.bus.client(f"origin of {stream.name}", self._deliver)
+        try:
+            while True:
+                try:
+                    await self._session()
+                except _Ended as end:
+                    self._error = end.error
+                except (StorageError, DiskError) as failure:
+                    stream.host.log.warn(f"JetStream stream '{stream.name}' cannot source: {failure}")
+                await clock.sleep_ns(RETRY_NS)
+        finally:
+            self._client.close()
+
+    async def _session(self) -> None:
+        """One consumer, from its making to its end. Raises _Ended, StorageError, DiskError."""
+        external = self.source.external
+        assert external is not None
+        mark = self._stream.host.nuid.next()
+        deliver = f"{external.deliver or '$JS'}.{'M' if self._is_mirror else 'S'}.{mark}"
+        inbox = f"_INBOX.{mark}"
+        self._waiting.clear()
+        self._waiting_bytes = self._consumer_seq = 0
+        self._answer = None
+        subscriptions = [self._client.subscribe(to_bytes(subject)) for subject in (deliver, inbox)]
+        try:
+            body = {"stream_name": self.source.name, "config": self._consumer_config(mark, deliver)}
+            subject = f"{external.api}.CONSUMER.CREATE.{self.source.name}"
+            self._client.publish(to_bytes(subject), orjson.dumps(body), reply=to_bytes(inbox))
+            await self._wait_answer()
+            while True:
+                await self._store_some()
+        finally:
+            for subscription in subscriptions:
+                self._client.end_subscription(subscription)
+
+    def _consumer_config(self, mark: str, deliver: str) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "deliver_subject": deliver,
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "replay_policy": "instant",
+            "idle_heartbeat": HEARTBEAT_NS,
+            "flow_control": True,
+            "inactive_threshold": INACTIVE_NS,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "direct": True,
+        }
+        filters = [pattern.decode() for pattern in self.filters if pattern != b">"]
+        if len(filters) == 1:
+            config["filter_subject"] = filters[0]
+        elif filters and len(filters) == len(self.filters):
+            config["filter_subjects"] = filters
+        last = self._last_taken()
+        if last or self.source.opt_start_seq:
+            start_seq = last + 1 if last else self.source.opt_start_seq
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": start_seq}
+        elif self.source.opt_start_time_ns is not None:
+            start = format_time(self.source.opt_start_time_ns)
+            config |= {"deliver_policy": "by_start_time", "opt_start_time": start}
+        return config
+
+    async def _wait_answer(self) -> None:
+        await self._wait(lambda: self._answer is not None, ANSWER_NS_MAX)
+        try:
+            answer = orjson.loads(self._answer or b"")
+            error = answer.get("error")
+            self._lag = int(answer.get("num_pending", 0))
+        except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
+            raise _Ended from None
+        if error is not None:
+            raise _Ended(error)
+        self._error = None
+        self._last_active_ns = self._stream.host.mono_ns()
+
+    # ------------------------------------------------------------------ what comes
+
+    def _deliver(self, batch: list[Inbound]) -> None:
+        for message in batch:
+            size = message.header_size
+            block, payload = bytes(message.data[:size]), bytes(message.data[size:])
+            if message.subject.startswith(b"_INBOX."):
+                self._answer = payload
+                continue
+            self._waiting_bytes += len(block) + len(payload)
+            self._waiting.append((message.subject, message.reply, block, payload))
+        self._heard.set()
+
+    async def _wait(self, condition: Callable[[], bool], wait_ns_max: int) -> None:
+        """Return when `condition` holds. Raises _Ended when that takes too long."""
+        clock = self._stream.host.runtime.clock
+        with clock.deadline(clock.mono_ns() + wait_ns_max) as scope:
+            while not condition():
+                self._heard = trio.Event()
+                await self._heard.wait()
+        if scope.cancelled_caught:
+            raise _Ended
+
+    async def _store_some(self) -> None:
+        """Wait for something, and store what is there. Raises _Ended, StorageError, DiskError."""
+        await self._wait(lambda: bool(self._waiting), SILENCE_NS_MAX)
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            raise _Ended
+        stored, flow_reply, is_missing = self._take()
+        if stored:
+            await self._put(stored)
+            self.next_seq = stored[-1].sequence + 1
+        self._last_active_ns = self._stream.host.mono_ns()
+        if is_missing:
+            raise _Ended
+        if flow_reply:
+            self._client.publish(flow_reply, b"")
+
+    def _take(self) -> tuple[list[Stored], bytes, bool]:
+        """What came: messages in order, where flow control wants an answer, and whether something is missing."""
+        stored: list[Stored] = []
+        size = 0
+        while self._waiting and len(stored) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
+            subject, reply, block, payload = self._waiting.popleft()
+            size += len(block) + len(payload)
+            self._waiting_bytes -= len(block) + len(payload)
+            if block.startswith(_STATUS) and not payload:
+                last = get_header(block, _LAST_CONSUMER) or b""
+                is_missing = last.isdigit() and int(last) > self._consumer_seq
+                flow_reply = reply or get_header(block, _STALLED) or b""
+                if is_missing or flow_reply:
+                    return stored, flow_reply, is_missing
+                continue
+            place = _parse_reply(reply)
+            if place is None or place.consumer_seq != self._consumer_seq + 1:
+                return stored, b"", True
+            self._consumer_seq, self._lag = place.consumer_seq, place.pending
+            stored.append(Stored(place.stream_seq, place.time_ns, subject, block, payload))
+        return stored, b"", False
+
+
+def _parse_reply(reply: bytes) -> _Place | None:
+    """The place in the reply subject of a delivered message (`consumer.acks` has both forms), None if there is none."""
+    tokens = reply.split(b".")
+    numbers = tokens[5:9] if len(tokens) == V1_TOKENS else tokens[7:11]
+    if len(numbers) < 4 or not all(number.isdigit() for number in numbers):
+        return None
+    return _Place(*(int(number) for number in numbers))
+
+
+def intakes_of(stream: StreamService, config: StreamConfig) -> list[Intake]:
+    """The intakes that a configuration asks for, in its order."""
+    if config.mirror is not None:
+        return [_intake(stream, config.mirror, is_mirror=True)]
+    return [_intake(stream, source, is_mirror=False) for source in config.live_sources()]
+
+
+def _intake(stream: StreamService, source: StreamSource, *, is_mirror: bool) -> Intake:
+    external, domain = source.external, stream.host.options.domain
+    if external is None or external.api in ("", f"$JS.{domain}.API"):
+        return LocalIntake(stream, source, is_mirror=is_mirror)
+    return RemoteIntake(stream, source, is_mirror=is_mirror)
