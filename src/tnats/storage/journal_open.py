@@ -55,8 +55,12 @@ async def open_journal(
     journal = Journal(disk, clock, entropy, directory, store_id, options, recovery, keys)
     journal._files = files
     wrong = {content.number: content.wrong_headers for content in contents}
-    if await journal.secure(recovery, wrong):
-        await journal.begin(recovery)
+    if not await journal.secure(recovery, wrong):
+        # What it read may be gone after the next loss of power, and its sequences be used again: nobody may see it.
+        journal.close_files()
+        assert journal.frozen is not None
+        raise journal.frozen
+    await journal.begin(recovery)
     return journal
 
 
