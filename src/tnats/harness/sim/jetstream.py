@@ -70,6 +70,9 @@ NETWORK_KINDS = ("N_PART", "N_ASYM", "N_REJECT", "N_DELAY", "N_RESET", "N_DROPCO
 PROCESS_KINDS = ("P_KILL", "P_TERM", "P_PAUSE", "P_SLOWCPU", "O_LAMEDUCK")
 CLOCK_KINDS = ("T_JUMP", "T_DRIFT")
 DISK_KINDS = ("D_POWER", "D_FSYNC_EIO", "D_WRITE_EIO", "D_ENOSPC", "D_EMFILE", "D_SLOW")
+EVERYTHING = "NPOTD"
+CLOCK = "T"
+JUMPS_MAX = 6
 FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_READ_EIO")
 """After these a store may have stopped for good until the next start."""
 
@@ -102,6 +105,8 @@ class JetStreamDrill(Drill):
     CLIENTS: ClassVar[tuple[int, ...]] = (2, 3)
     OPERATIONS: ClassVar[tuple[int, int]] = (25, 70)
     DURATIONS_MS: ClassVar[tuple[int, ...]] = (2000, 4000, 8000)
+    THEMES: ClassVar[tuple[str, ...]] = (EVERYTHING, EVERYTHING, "D", "DP", "PT", "N")
+    """What a seed is about, by the first letters of the kinds of its faults: some need more aim than others."""
     SYNCS: ClassVar[tuple[str, ...]] = ("always",)
     worker_kind: ClassVar[type[Worker]] = Worker
 
@@ -141,8 +146,13 @@ class JetStreamDrill(Drill):
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         names = [f"c{number}" for number in range(1, count + 1)]
-        scene = Scene(names, [SERVER], duration_ns, files=("any", "wal", "block"))
-        faults = draw_faults(rng, scene, cls.kinds, telling_anchor)
+        scene = Scene(names, [SERVER], duration_ns, files=("any", "wal", "wal", "block"))
+        theme = rng.choice(cls.THEMES)
+        kinds = [kind for kind in cls.kinds if kind[:1] in theme]
+        if theme == CLOCK:
+            kinds = ["T_JUMP"] * JUMPS_MAX + kinds
+        faults = draw_faults(rng, scene, kinds, telling_anchor, least=int(theme != EVERYTHING))
+        faults = tuple(at_server(fault) if fault.kind in CLOCK_KINDS else fault for fault in faults)
         operations = []
         for _ in range(rng.randint(*cls.OPERATIONS)):
             at_ns, name = milliseconds(rng.random() * duration_ns), rng.choice(names)
@@ -279,6 +289,15 @@ class JetStreamDrill(Drill):
         """Wait in virtual time."""
         await self._world.sleep_ns(duration_ns)
 
+    async def settle(self, world: World) -> None:
+        try:
+            await super().settle(world)
+        except Violation as violation:
+            # That an acknowledgement was worth nothing says more than what came of it.
+            if self.audit is not None and self.audit.volatile:
+                raise Violation(self.audit.volatile[0], rule="C29 volatile") from violation
+            raise
+
     async def prove(self, world: World) -> None:
         """Every worker gets its work done; then everything is read, power fails, and it is read once more."""
         machine = world.nodes[SERVER]
@@ -412,6 +431,11 @@ class JetStreamDrill(Drill):
                     yield Violation(text, rule=f"{result.checker} {result.title}")
         if not world.nodes[SERVER].running:
             yield Violation("the server ended by itself", rule="C34 ended")
+
+
+def at_server(fault: Fault) -> Fault:
+    """The same fault against the server."""
+    return attrs.evolve(fault, parameters={**fault.parameters, "targets": SERVER})
 
 
 def of_stream(history: History, stream: str) -> History:

@@ -34,16 +34,16 @@ from tnats.harness.checkers.consumer_limits import ConsumerLimits
 from tnats.harness.checkers.deliveries import confirmed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import History
-from tnats.harness.sim.jetstream import JetStreamDrill
+from tnats.harness.sim.jetstream import CLOCK, JetStreamDrill
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload, value_of
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
 from tnats.server.node import Node
 
 STREAM = "S"
-ACK_WAIT_NS = 2 * SECOND_NS
+ACK_WAIT_NS = 4 * SECOND_NS
 BACKOFF_NS = [SECOND_NS // 2, SECOND_NS]
-THENS = ("sync", "sync", "sync", "ack", "nak", "term", "wpi", "none")
+THENS = ("sync", "sync", "sync", "ack", "nak", "term", "wpi", "none", "none")
 
 
 @attrs.frozen
@@ -171,6 +171,7 @@ class ConsumeDrill(JetStreamDrill):
     """Everything is delivered until it is acknowledged, what is confirmed never again, within all limits."""
 
     worker_kind: ClassVar[type[Worker]] = Consuming
+    THEMES: ClassVar[tuple[str, ...]] = (*JetStreamDrill.THEMES, CLOCK, CLOCK)
     retention: ClassVar[Retention] = Retention.LIMITS
     follows: ClassVar[bool] = True
     probes: ClassVar[tuple[str, ...]] = (

@@ -3,6 +3,7 @@
 | verb | arguments | what it does |
 |---|---|---|
 | `publish` | stream, subject, size, id=1, expect | publishes a new value; with `id` again until it is answered |
+| `again` | | publishes the last value with an id once more, as one does who lost the acknowledgement |
 | `batch` | stream, count, commit | an atomic batch, committed or abandoned |
 | `add` | subject, by | adds to a counter |
 | `remove` | stream, back | deletes the message so far behind the last one it knows |
@@ -47,10 +48,15 @@ SIZES = (0, 10, 200, 3000)
 class Publisher(Worker):
     """See the module."""
 
+    _last_with_id: tuple[str, str, str, int, dict[str, Any], dict[str, Any]] | None = None
+    """The arguments of `_one` for it."""
+
     async def perform(self, js: JetStream, operation: Operation) -> None:
         verb, stream = operation.verb, operation.word("stream", "S")
         if verb == "publish":
             await self._publish(js, stream, operation)
+        elif verb == "again" and self._last_with_id is not None:
+            await self._one(js, *self._last_with_id)
         elif verb == "batch":
             await self._batch(js, stream, operation.number("count", 1), commits=operation.number("commit") > 0)
         elif verb == "add":
@@ -79,6 +85,7 @@ class Publisher(Worker):
         value = self.new_value()
         if operation.number("id"):
             conditions["message_id"] = extra["id"] = f"id-{value}"
+            self._last_with_id = stream, subject, value, size, conditions, extra
         tries = 1 + RETRIES * operation.number("id")
         while tries and not await self._one(js, stream, subject, value, size, conditions, extra):
             tries -= 1
@@ -179,6 +186,8 @@ class PublishDrill(JetStreamDrill):
     @classmethod
     def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
         draw = rng.random()
+        if draw < 0.06:
+            return "again", {}
         if draw < 0.64:
             stream = rng.choice(("S", "S", "S", "K", "A"))
             arguments: dict[str, object] = {
@@ -188,7 +197,7 @@ class PublishDrill(JetStreamDrill):
             }
             if stream == "S" and rng.random() < 0.4:
                 arguments["expect"] = rng.choice(("last", "last", "subject", "stale"))
-            elif rng.random() < 0.4:
+            elif rng.random() < 0.5:
                 arguments["id"] = 1
             return "publish", arguments
         if draw < 0.74:

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from tnats.harness.faults import AfterAcks, Anchor, At, BeforeCall, Fault
+from tnats.harness.faults import AfterAcks, Anchor, At, AtBarrier, BeforeCall, Fault
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim.disk_image import CrashPolicy
 
 MILLISECOND_NS = 1_000_000
+STARTING = "broker.write_at_once"
+"""A place in the server's code that each start passes: a death there is one in the middle of a start."""
+CALLS = ("sync", "sync", "write", "rename", "create", "sync_dir", "unlink")
 INTENSITIES = (0.2, 1.0, 4.0)
 """Calm, normal, storm: faults of a kind to be expected in a run."""
 FAULTS_MAX = 16
@@ -163,7 +166,11 @@ def telling_anchor(rng: random.Random, kind: str) -> Anchor | None:
         return AfterAcks(rng.randint(1, 40))
     if kind in ("D_FSYNC_EIO", "D_WRITE_EIO"):
         return BeforeCall("sync" if kind == "D_FSYNC_EIO" else "write", rng.randint(1, 15), "*")
-    call = rng.choice(("sync", "sync", "write", "rename", "create", "sync_dir", "unlink"))
+    if kind == "P_KILL" and rng.random() < 0.15:
+        return AtBarrier(STARTING, rng.randint(1, 3))
+    # What a killed process has written stays: most telling is what was written, and not acknowledged yet.
+    calls = ("sync", "sync", "sync", "write") if kind == "P_KILL" else CALLS
+    call = rng.choice(calls)
     return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
 
 
@@ -172,14 +179,20 @@ def draw_faults(
     scene: Scene,
     kinds: Sequence[str],
     anchors: Callable[[random.Random, str], Anchor | None] = lambda rng, kind: None,
+    *,
+    least: int = 0,
 ) -> tuple[Fault, ...]:
-    """The faults of one seed, by time. `anchors` may give one an anchor on an event in place of a time."""
+    """The faults of one seed, by time.
+
+    `anchors` may give one an anchor on an event in place of a time; of a kind that is in at all there are at least
+    `least`.
+    """
     found: list[Fault] = []
     for kind in kinds:
         intensity = rng.choice(INTENSITIES)
         if rng.random() < 0.5:
             continue
-        count = int(rng.expovariate(1 / intensity) + 0.5)
+        count = max(least, int(rng.expovariate(1 / intensity) + 0.5))
         for _ in range(count):
             time_ns = milliseconds(rng.random() * scene.duration_ns)
             anchor = anchors(rng, kind) or At(time_ns)

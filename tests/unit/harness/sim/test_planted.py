@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.harness.sim.planted import PLANTED, Planted
+from tests.unit.harness.sim.planted_jetstream import PLANTED_JETSTREAM
 
 from tnats.harness.catalogue import load_scenario
 from tnats.harness.sim import files
@@ -16,6 +17,7 @@ from tnats.harness.sim.run import run_plan, run_seed
 from tnats.harness.sim.shrink import Shrinker
 
 SCENARIOS = Path(__file__).parents[4] / "simulations"
+ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM)
 CORPUS = files.corpus(SCENARIOS)
 
 
@@ -35,7 +37,10 @@ RARE_SEEDS = 40
 
 @pytest.mark.parametrize(
     "bug",
-    [pytest.param(bug, id=bug.name, marks=[pytest.mark.slow] if bug.seeds >= RARE_SEEDS else []) for bug in PLANTED],
+    [
+        pytest.param(bug, id=bug.name, marks=[pytest.mark.slow] if bug.seeds >= RARE_SEEDS else [])
+        for bug in ALL_PLANTED
+    ],
 )
 def test_a_planted_bug_is_found(bug: Planted) -> None:
     """Within the stated seeds some run breaks one of the rules that stand for this bug."""
@@ -52,7 +57,7 @@ def test_a_planted_bug_is_found(bug: Planted) -> None:
 )
 def test_a_planted_bug_shrinks_to_little(name: str) -> None:
     """What is left of a failing plan is at most three faults and six operations, and each fault is needed."""
-    bug = next(bug for bug in PLANTED if bug.name == name)
+    bug = next(bug for bug in ALL_PLANTED if bug.name == name)
     with bug.planted():
         found = first_found(bug)
         assert found is not None
@@ -72,7 +77,7 @@ def test_the_corpus_holds_and_still_bites(entry: tuple[Path, Plan]) -> None:
     path, plan = entry
     assert run_entry(SCENARIOS, path, plan).passed
     found = files.read_found(path)
-    bug = next(bug for bug in PLANTED if bug.name == found["bug"])
+    bug = next(bug for bug in ALL_PLANTED if bug.name == found["bug"])
     with bug.planted():
         assert run_entry(SCENARIOS, path, plan).rule == found["rule"]
 
