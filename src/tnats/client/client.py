@@ -94,10 +94,22 @@ class Client:
             await connection.wait_room()
         self._queue(subject, data, reply, headers)
 
+    async def answer(self, reply: str, data: bytes, headers: HeadersLike | None) -> None:
+        """`Message.respond`: as `publish`, on a subject that came from a server and is not used again."""
+        connection = self._connection
+        if not connection.accepting or connection.outbound.byte_count >= self._yield_bytes:
+            await connection.wait_room()
+        self._queue_on(to_bytes(reply), reply, data, "", headers)
+
     def _queue(self, subject: str, data: bytes, reply: str, headers: HeadersLike | None) -> None:
+        """Queue one message on a subject that is checked unless it is known."""
+        self._queue_on(self._subjects.get(subject) or self._wire_subject(subject), subject, data, reply, headers)
+
+    def _queue_on(
+        self, wire_subject: bytes, subject: str, data: bytes, reply: str, headers: HeadersLike | None
+    ) -> None:
         """The hot path of publishing: encode one message into the outgoing buffer."""
         connection = self._connection
-        wire_subject = self._subjects.get(subject) or self._wire_subject(subject)
         wire_reply = checked_subject(reply, "reply") if reply else b""
         block = encode_headers(headers) if headers else b""
         size = len(block) + len(data)
@@ -245,7 +257,7 @@ class Client:
         """A reply subject whose messages `taker` gets, until `close_reply`."""
         self._connection.check_accepting()
         if self._inbox is None:
-            self._inbox = Inbox(self.new_inbox(), self._nuid)
+            self._inbox = Inbox(self.new_inbox())
             self._add(self._inbox)
         return self._inbox.open(taker)
 

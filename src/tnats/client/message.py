@@ -69,7 +69,7 @@ class Message:
         """Publish on the reply subject. Raises ClientError when the sender expects no answer, and like `publish`."""
         if not self.reply:
             raise ClientError(f"message on {self.subject!r}: the sender expects no answer")
-        await self._client.publish(self.reply, data, headers=headers)
+        await self._client.answer(self.reply, data, headers)
 
 
 def header_values(parsed: Headers | None) -> dict[str, list[str]] | None:

@@ -17,7 +17,6 @@ from tnats import limits
 from tnats.client.errors import ClientError, ConnectionClosed, NoResponders
 from tnats.client.message import Message
 from tnats.client.table import Denial
-from tnats.ids import Nuid
 
 if TYPE_CHECKING:
     from tnats.client.client import Client
@@ -43,14 +42,14 @@ class ReplyTaker(Protocol):
 class Inbox:
     """Hands out reply subjects and takes what arrives on them; one entry of the subscription table."""
 
-    __slots__ = ("_error", "_nuid", "_prefix", "_waiting")
+    __slots__ = ("_error", "_last_number", "_prefix", "_waiting")
 
     queue = ""
     left_count = None
 
-    def __init__(self, prefix: str, nuid: Nuid) -> None:
-        """`prefix`: the subject that is this client's own; `nuid` makes the last token of each reply subject."""
-        self._nuid = nuid
+    def __init__(self, prefix: str) -> None:
+        """`prefix`: a subject that is this client's own, and that nobody can guess."""
+        self._last_number = 0
         self._prefix = f"{prefix}."
         self._waiting: dict[str, ReplyTaker] = {}
         self._error: ClientError | None = None
@@ -67,7 +66,8 @@ class Inbox:
         """
         if self._error is not None:
             raise self._error
-        reply = self._prefix + self._nuid.next()
+        self._last_number += 1
+        reply = f"{self._prefix}{self._last_number}"
         self._waiting[reply] = taker
         return reply
 

@@ -202,6 +202,8 @@ class MessageStream:
 
     async def _next(self) -> Message | None:
         """The next message or status; None when the server fell silent."""
+        if self._subscription.pending_count:
+            return await anext(self._subscription)
         clock = self._client.runtime.clock
         silence_ns = HEARTBEATS_MISSED * self._body.idle_heartbeat_ns
         message: Message | None = None
