@@ -1,4 +1,4 @@
-"""Bounds on what all streams hold together: what nats-server does, and what is right."""
+"""What the configuration of JetStream does to streams: bounds on all of them together, and a domain."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ GB = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Both servers, with room for so much."""
-    more = "\njetstream { max_file_store: 3000000000, max_memory_store: 1000000 }"
+    """Both servers, with room for so much, in a domain."""
+    more = "\njetstream { max_file_store: 3000000000, max_memory_store: 1000000, domain: hub }"
     with both_servers(tmp_path_factory.mktemp("servers"), more) as running:
         yield running
 
@@ -48,3 +48,29 @@ def test_full_memory(talk: Talk) -> None:
         talk.done("STREAM.PURGE.M")
         while "error" in talk.publish("m", b"x"):
             assert time.monotonic() < deadline
+
+
+@side_by_side
+def test_a_domain(talk: Talk) -> None:
+    """Acknowledgements and information name it, calls may, and so do the advisories of what is done to a stream."""
+    advisories = "$JS.EVENT.ADVISORY.>"
+    talk.listen(advisories)
+    talk.create("S", allow_atomic=True)
+    assert talk.publish("s", b"", {"Nats-Msg-Id": "a"}) == {"stream": "S", "domain": "hub", "seq": 1}
+    assert talk.publish("s", b"", {"Nats-Msg-Id": "a"}) == {
+        "stream": "S", "domain": "hub", "seq": 1, "duplicate": True,
+    }  # fmt: skip
+    batch = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"}
+    assert talk.publish("s", b"", batch)["domain"] == "hub"
+    assert talk.ask("$JS.hub.API.STREAM.INFO.S").json["domain"] == "hub"
+    assert talk.ask("$JS.other.API.STREAM.INFO.S").status == "503"
+    talk.done("STREAM.UPDATE.S", {"name": "S", "subjects": ["s"]})
+    talk.done("STREAM.DELETE.S")
+    told = [talk.hear(advisories) for _ in range(7)]
+    assert {one.json["domain"] for one in told} == {"hub"}
+    actions = [one for one in told if "STREAM" in one.subject]
+    assert [one.subject.split(".")[4] for one in actions] == ["CREATED", "UPDATED", "DELETED"]
+    talk.log += [one.comparable() for one in actions]
+    audits = [one.json for one in told if "STREAM" not in one.subject]
+    assert [one["subject"].split(".")[3] for one in audits] == ["CREATE", "INFO", "UPDATE", "DELETE"]
+    assert all({"server", "client", "response"} <= one.keys() for one in audits)

@@ -192,7 +192,9 @@ def api_limit_reached(server: str, dropped: int, domain: str | None = None) -> A
     return _advisory("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped, "domain": domain})
 
 
-def api_audit(server: str, client: dict[str, Any], subject: str, request: str, response: str) -> Advisory:
+def api_audit(
+    server: str, client: dict[str, Any], subject: str, request: str, response: str, domain: str | None = None
+) -> Advisory:
     """A request of the API was answered."""
     fields = {
         "server": server,
@@ -200,6 +202,7 @@ def api_audit(server: str, client: dict[str, Any], subject: str, request: str, r
         "subject": subject,
         "request": request or None,
         "response": response,
+        "domain": domain,
     }
     return _advisory("API", "api_audit", fields)
 

@@ -178,7 +178,8 @@ class ApiService:
         if account.bus.has_interest(AUDIT_SUBJECT) and request.address.call != Call.STREAM_MSG_GET:
             name = self._host.options.server_name
             told = {"acc": account.name}
-            audit = api_audit(name, told, to_text(request.subject), _text(request.body), _text(payload))
+            domain = self._host.options.domain or None
+            audit = api_audit(name, told, to_text(request.subject), _text(request.body), _text(payload), domain)
             account.advise([audit])
 
 

@@ -90,7 +90,9 @@ class StreamCalls:
         if isinstance(outcome, ApiError):
             return StreamCreated(), outcome
         stream, did_create = outcome
-        return StreamCreated(stream_info(stream), did_create), None
+        info = stream_info(stream)
+        info.domain = ""  # of all answers about a stream this one alone leaves it out in nats-server
+        return StreamCreated(info, did_create), None
 
     async def update(self, request: Request) -> Answer:
         wanted = request.decode(StreamConfigRequest, strict=self._strict)
