@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tnats.cli.app import main
 from tnats.testing import EmbeddedServer, serve
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,6 +62,18 @@ def test_client_examples_run(code: str, server: EmbeddedServer, tmp_path: Path) 
     if "workers" in code:
         lines = sorted(line.split(" ", 1)[1] for line in done.stdout.splitlines())
         assert lines == [f"jobs.{number} b'work'" for number in range(4)]
+
+
+def test_the_command_lines_run(server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the guide, in their order, in an empty directory but for the file that one of them names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    (tmp_path / "report.pdf").write_bytes(b"%PDF")
+    lines = re.findall(r"^\$ tnats (.*)$", (DOCS / "client.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 9
+    for line in lines:
+        assert main([*shlex.split(line), "-s", server.url]) == 0, line
+    assert (tmp_path / "backup" / "backup.json").exists()
 
 
 @pytest.mark.parametrize("code", TESTING, ids=range(len(TESTING)))
