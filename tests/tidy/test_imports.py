@@ -69,7 +69,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "croniter",
         "tzdata",
     ),
-    "tnats.jetstream.backup.s2": ("crc32c", "cramjam"),
+    "tnats.jetstream.backup.s2": ("tnats.storage.hot", "cramjam"),
     "tnats.jetstream.consumer.hot": ("tnats.jetstream.consumer", "tnats.memory", "tnats.storage", "cython"),
     "tnats.edges": (
         "tnats.broker",
