@@ -13,6 +13,7 @@ from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Republish, Storage, StreamConfig, StreamSource
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.fast_batches import Control, parse_control
+from tnats.jetstream.stream.headers import storable
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.ttl import NEVER, parse_ttl
@@ -196,3 +197,23 @@ def test_republished_messages() -> None:
         (b"Nats-Last-Sequence", b"3"),
         (b"Nats-Msg-Size", b"3"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("block", "stored"),
+    [
+        (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0 503 No\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n", b""),
+        (b"NATS/1.0\r\n\r\n", b""),
+        (b"NATS/1.0\r\n", b""),
+        (b"NATS/1.0", b""),
+        (b"junk", b""),
+        (b"\r\n\r\n", b""),
+        (b"NATS/1.0\nA: b\n\n", b""),
+    ],
+)
+def test_blocks_that_are_stored(block: bytes, stored: bytes) -> None:
+    """A stored header block can be read by everybody, whatever was published; nothing is stored of an empty one."""
+    assert storable(block) == stored

@@ -52,7 +52,7 @@ def storable(block: bytes) -> bytes:
     if not block.startswith(b"NATS/1.0\r\n"):
         _, _, rest = block.partition(b"\r\n")
         block = VERSION_LINE + b"\r\n" + rest
-    if block == b"NATS/1.0\r\n\r\n":
+    if block in (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n"):
         return b""
     return remove_header(block, REQUEST_INFO) if REQUEST_INFO in block else block
 
