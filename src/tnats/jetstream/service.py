@@ -1,6 +1,6 @@
 """JetStream on one server: opens the store, recovers what it holds, and serves until cancelled.
 
-    jetstream = JetStream(runtime, options, log, bus_of)
+    jetstream = JetStream(runtime, options, log, bus_of, settle)
     await nursery.start(jetstream.run)       # returns when everything is recovered and served
 
 Ownership, from the outside in: the store with its journal, which outlives everything else; the ticker, the API and
@@ -42,12 +42,20 @@ from tnats.subjects.draw import Draw
 class JetStream:
     """See the module's text."""
 
-    def __init__(self, runtime: Runtime, options: JetStreamOptions, log: Log, bus_of: Callable[[str], Bus]) -> None:
-        """`bus_of` gives the bus of an account by name."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: JetStreamOptions,
+        log: Log,
+        bus_of: Callable[[str], Bus],
+        settle: Callable[[], None],
+    ) -> None:
+        """`bus_of` gives the bus of an account by name; `settle` sends what was published on them, at once."""
         self.runtime = runtime
         self.options = options
         self.log = log
         self._bus_of = bus_of
+        self._settle = settle
         self.is_ready = False
         """Everything is recovered and served."""
         self.accounts: dict[str, AccountService] = {}
@@ -95,6 +103,7 @@ class JetStream:
                 journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns), encryption=options.encryption
             ),
         )
+        self._store.journal.after_batch = self._settle
         for finding in self._store.findings:  # what streams find is told with each
             self.log.warn(f"JetStream store: {finding}")
         try:

@@ -34,8 +34,14 @@ def make_jetstream(node: Node) -> JetStream:
     def bus_of(name: str) -> BrokerBus:
         return BrokerBus(node.broker, node.broker.account(name))
 
+    def settle() -> None:
+        exchange = node.broker.exchange
+        exchange.passing = True  # this is what a wake-up would be for
+        exchange.settle()
+        exchange.passing = False
+
     node.broker.update_info(api_lvl=API_LEVEL)
-    return JetStream(node.runtime, options, node.log, bus_of)
+    return JetStream(node.runtime, options, node.log, bus_of, settle)
 
 
 def reload_jetstream(node: Node, options: Options) -> None:

@@ -8,8 +8,9 @@ Theory of operation
 -------------------
 * The journal is a row of preallocated *parts*. Each starts with a table of all groups (twice, in different blocks) and
   with where the part before it ends, so that recovery needs no part but the ones whose entries are still wanted.
-* A batch is written, synced, then promised: by the next batch, whose every record carries the durable offset, and at
-  once in a slot of the part's header area. `recover.py` tells torn tails from damage by that promise.
+* A batch is written, synced, then promised: by the next batch, whose every record carries the durable offset, or, when
+  none comes soon, in a slot of the part's header area: a slot costs the next sync a second block. `recover.py` tells
+  torn tails from damage by that promise.
 * A part is released when every group's floor is above the entries it holds. An owner raises its floor once it has put
   the entries' effects elsewhere, durably (a checkpoint). Entries of a lagging group can be written forward.
 * After every start a new part is begun: nothing is ever written behind bytes of an unfinished write.
@@ -37,6 +38,7 @@ import trio
 from tnats.limits import (
     JOURNAL_BATCH_BYTES_MAX,
     JOURNAL_PART_BYTES_MAX,
+    JOURNAL_PROMISE_DELAY_NS,
     JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_RESERVE_BYTES,
     JOURNAL_UNSYNCED_BYTES_MAX,
@@ -83,6 +85,8 @@ class _Part:
     end: int
     durable: int
     slot: int = 0
+    promised: int = 0
+    """What its latest slot says."""
 
 
 @attrs.frozen
@@ -146,9 +150,13 @@ class Journal:
         self._rolled = trio.Event()
         self._is_writing = False
         """A batch is on its way: nothing may be written before it."""
+        self._synced = trio.Event()
+        """A sync was done since the last promise in a slot."""
         self._sync_at_ns = 0
         """When the first unsynced entry must be durable, with a sync interval."""
         self._releasing = trio.Lock()
+        self.after_batch: Callable[[], None] = _nothing
+        """Called when the tickets of a batch that was waited for are done: what came of them can go out at once."""
         self.sync_count = 0
 
     # -------------------------------------------------------------- owners' side
@@ -267,6 +275,12 @@ class Journal:
 
     async def run(self) -> None:
         """Write batches until `close`."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._promise_when_quiet)
+            await self._write_batches()
+            nursery.cancel_scope.cancel()
+
+    async def _write_batches(self) -> None:
         while True:
             if self._queue:
                 self._is_writing = True
@@ -274,6 +288,7 @@ class Journal:
                 self._is_writing = False
             elif self._closing:
                 await self._sync_current()
+                self._promise()
                 if self._flushed is not None:
                     self._flushed.set()
                 return
@@ -365,6 +380,7 @@ class Journal:
         self._note_places(part, records, offsets)
         for waiting in batch:
             waiting.ticket.resolve()
+        self.after_batch()
 
     def _room(self, part: _Part, *, may_use_reserve: bool) -> int:
         """Bytes that a batch may take in `part`, with a footer still to come."""
@@ -465,15 +481,32 @@ class Journal:
             self._freeze(exc)
             return False
         part.durable = end
+        self._synced.set()
+        return True
+
+    async def _promise_when_quiet(self) -> None:
+        """Write the promise into a slot when no batch has come for a while that would carry it."""
+        while True:
+            await self._synced.wait()
+            self._synced = trio.Event()
+            await self._clock.sleep_ns(JOURNAL_PROMISE_DELAY_NS)
+            if not self._synced.is_set():
+                self._promise()
+
+    def _promise(self) -> None:
+        """Write how far the current part is durable into its next slot, unless it says so."""
+        part = self._current
+        if part is None or self.frozen is not None or part.promised == part.durable:
+            return
         offset = segment.SLOT_OFFSETS[part.slot]
-        part.slot ^= 1
         try:
-            part.file.pwrite([part.header.slot(offset, end)], offset)
+            part.file.pwrite([part.header.slot(offset, part.durable)], offset)
         except DiskError as exc:
             if exc.errno not in NO_SPACE:  # without it the next batch makes the promise
                 self._freeze(exc)
-                return False
-        return True
+            return
+        part.slot ^= 1
+        part.promised = part.durable
 
     def _freeze(self, exc: DiskError) -> StoreFrozen:
         if self.frozen is None:
@@ -619,7 +652,7 @@ class Journal:
         else:
             raise StoreFull(f"journal {self.directory} has no room for a new part: {reason}") from reason
         self._next_part += 1
-        part = _Part(PartSummary(number, path), header, file, cipher, file_size, end, end)
+        part = _Part(PartSummary(number, path), header, file, cipher, file_size, end, end, promised=end)
         self._files[number] = OpenPart(file, seed, cipher)
         self._note_places(part, first, offsets)
         return part
@@ -709,3 +742,7 @@ class Journal:
 async def _read(file: File, count: int, offset: int) -> bytes:
     cached = file.pread_cached(count, offset)
     return await file.pread(count, offset) if cached is None else cached
+
+
+def _nothing() -> None:
+    pass
