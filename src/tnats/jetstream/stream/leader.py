@@ -186,7 +186,7 @@ class StreamLeader:
     def _admit_one(self, message: Message, reply: bytes, entry: Append, admission: Admission) -> None:
         headers = header.nats_headers(message[1]) if message[1] else NO_BLOCK
         if reply.endswith(SUFFIX):
-            self._admit_fast(message, reply, headers, entry, admission)
+            self._admit_fast(message, reply, headers, entry)
         elif headers.get(header.BATCH_ID):
             self._admit_staged(message, reply, headers, entry, admission)
         else:
@@ -261,9 +261,7 @@ class StreamLeader:
             len(messages),
         )
 
-    def _admit_fast(
-        self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append, admission: Admission
-    ) -> None:
+    def _admit_fast(self, message: Message, reply: bytes, headers: Mapping[bytes, bytes], entry: Append) -> None:
         control: Control | ApiError
         if not self.config.allow_batched:
             control = errors.BATCH_PUBLISH_DISABLED()
@@ -275,11 +273,7 @@ class StreamLeader:
             entry.answer_after(reply, [self.refusal(control)])
             return
         answers, is_stored = self._fast.begin(control, entry.ts_ns)
-        # Whatever names stored messages waits for them; the first answer of a batch names none.
-        if control.number == 1 and is_stored:
-            admission.replies.extend((reply, answer) for answer in answers)
-        else:
-            entry.answer_after(reply, answers)
+        entry.answer_after(reply, answers)
         if is_stored:
             self._store_fast(control, message, reply, headers, entry)
 
