@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import tnats.client
 import tnats.testing
 from tnats.client import Client
+from tnats.client.jetstream import JetStream
+from tnats.client.object_store import ObjectMeta, StoreConfig, create_store
 from tnats.testing import EmbeddedServer, NotThere, ServerFailed
 
 WAIT_S = 5.0
@@ -96,6 +99,24 @@ async def test_an_ack_wait_ends_at_a_word(tnats_server: EmbeddedServer) -> None:
             tnats_server.expire_acks("S", "C", 2)
         with pytest.raises(NotThere, match="no consumer 'D'"):
             tnats_server.expire_acks("S", "D")
+
+
+@pytest.mark.tnats_server(jetstream=True)
+async def test_an_object_whose_record_was_not_acknowledged_is_whole(tnats_server: EmbeddedServer) -> None:
+    """The acknowledgement of an object's record is lost: the put fails, and the object can be read."""
+    async with tnats.client.connect(tnats_server.url) as client:
+        js = JetStream(client, timeout_s=0.5)
+        store = await create_store(js, StoreConfig("files"))
+
+        async def content() -> AsyncIterator[bytes]:
+            yield b"whole"
+            while (await js.stream("OBJ_files").info()).state.messages < 1:
+                pass
+            tnats_server.lose_publish_acks("OBJ_files")
+
+        with pytest.raises(tnats.client.TimedOut):
+            await store.put(ObjectMeta("a", chunk_bytes=5), content())
+        assert await store.get_bytes("a") == b"whole"
 
 
 @pytest.mark.parametrize("sync_interval", ["always", "1h"])

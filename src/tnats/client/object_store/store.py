@@ -10,9 +10,9 @@ import attrs
 import trio
 
 from tnats import limits
-from tnats.client.errors import ClientError
+from tnats.client.errors import ClientError, NoResponders
 from tnats.client.jetstream.delivery import Delivery
-from tnats.client.jetstream.errors import MessageNotFound
+from tnats.client.jetstream.errors import ApiError, MessageNotFound
 from tnats.client.jetstream.watch import Watch
 from tnats.client.object_store.config import StoreConfig, from_stream, stream_name
 from tnats.client.object_store.info import (
@@ -73,7 +73,8 @@ class ObjectStore:
     async def put(self, what: str | ObjectMeta, content: Content) -> ObjectInfo:
         """Store an object under its name, in place of one that has it; readers see either the old or the new one.
 
-        Raises what `JetStream.publish` raises; then nothing of it is left, as far as the server can be reached.
+        Raises what `JetStream.publish` raises. Then nothing of it is left, as far as the server can be reached; except
+        where the last step, its record, was sent and not answered: then it is there whole or not at all.
         """
         meta = ObjectMeta(what) if isinstance(what, str) else what
         if not 0 < meta.chunk_bytes <= self._js.client.server_info.max_payload:
@@ -93,8 +94,12 @@ class ObjectStore:
         )
         try:
             await self._publish_chunks(info, content, meta.chunk_bytes)
-            await self._publish_info(info)
         except BaseException:
+            await self._clear_away(info)
+            raise
+        try:
+            await self._publish_info(info)
+        except (ApiError, NoResponders):  # anything else may come after the record is stored: then it needs its chunks
             await self._clear_away(info)
             raise
         if previous is not None and previous.nuid and not previous.deleted:
