@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import attrs
 import click
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +19,7 @@ from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
+from tnats.harness.real.kills import KillsReport, run_kills
 from tnats.harness.real.results import faults_done, save, seen_now, summary
 from tnats.harness.real.run import Report, run_variant
 from tnats.harness.real.targets import Target, find_target
@@ -127,6 +129,65 @@ def run_finding(
         return code
     kept = all(report.judgement.verdict == "kept" for report in reports)
     return EXIT_KEPT if kept else EXIT_BROKEN
+
+
+@command.command("kills")
+@click.option("--target", default="tnats", show_default=True, help="As of `run`.")
+@click.option("--kills", "kill_count", default=200, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--streams", "stream_count", default=2, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--seed", default=1, show_default=True, help="Of what is drawn: when to kill, and what clients do.")
+@click.option("--sync-interval", help="Of the server's configuration. [default: the target's own]")
+@click.option("--keep", is_flag=True, help="Keep the working directory even if all is well.")
+@json_option
+def run_kills_command(
+    target: str, kill_count: int, stream_count: int, seed: int, sync_interval: str | None, keep: bool, as_json: bool
+) -> int:
+    """Kill a server under load again and again, and look after every start whether it keeps what it promised.
+
+    Exit code 0: it does; 1: it does not, and the store, the log and what clients were told are kept; 2: could not run.
+    """
+    console = Console(stderr=as_json)
+    reports: list[KillsReport] = []
+
+    async def work(runtime: Runtime) -> None:
+        found = await find_target(target)
+        with Progress(
+            BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True
+        ) as bar:
+            task = bar.add_task("", total=kill_count)
+
+            def progress(number: int, text: str) -> None:
+                bar.update(task, description=f"kill {number}: {text}", completed=number - 1)
+
+            reports.append(
+                await run_kills(
+                    runtime,
+                    found,
+                    kill_count=kill_count,
+                    stream_count=stream_count,
+                    seed=seed,
+                    sync_interval=sync_interval,
+                    keep=keep,
+                    progress=progress,
+                )
+            )
+
+    try:
+        code = run_live(work)
+    except (TnatsError, OSError) as exc:
+        return could_not_run(exc)
+    if code:
+        return code
+    [report] = reports
+    if as_json:
+        print_json(attrs.asdict(report))
+    console.print(f"{report.kill_count} kills of {report.target} in {report.seconds:.0f} s", highlight=False)
+    console.print("  " + ", ".join(f"{name} {count:,}" for name, count in report.figures.items()), highlight=False)
+    for fault in report.faults:
+        console.print(f"  [red]{escape(fault)}[/]", highlight=False)
+    if report.directory:
+        console.print(f"  store, log, history, and how to repeat it: {report.directory}", highlight=False)
+    return EXIT_BROKEN if report.faults else EXIT_KEPT
 
 
 def choose(

@@ -338,6 +338,8 @@ class KillsRun:
             info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
             if info["num_pending"] or info["num_ack_pending"] or stream.unsure:
                 return False
+            if stream.is_queue and (await js_requests.stream_state(client, stream.name, TIMEOUT_S))["messages"]:
+                return False  # letters are on their way
         return True
 
 

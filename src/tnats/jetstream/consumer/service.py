@@ -131,6 +131,10 @@ class ConsumerService:
             self._carry_out(self.machine.resume(self.host.mono_ns()))
             self.settle()
 
+    def finish_removal(self, seqs: list[int]) -> None:
+        """Before the start: messages that the log was done with, but the stream still has. The end came in between."""
+        self._after.done += [seq for seq in seqs if not self.machine.needs(seq)]
+
     def stop(self, line: str = "") -> None:
         """Serve no more; waiting requests are told `line`."""
         self.is_deleted = True
@@ -401,6 +405,7 @@ async def open_consumer(
     """
     if not has_log(stream, record.config):
         return ConsumerService(host, stream, record, start(), None, client, post)
+    left: list[int] = []
     group = host.store.journal.group(record.group)
     if is_new or not group.note:
         state = start()
@@ -412,8 +417,11 @@ async def open_consumer(
             if entry.body is None:
                 host.log.error(f"JetStream consumer '{stream.name} > {record.name}': log entry {entry.index} is lost")
                 continue
-            state.replay(bytes(entry.body), tracks_acks=tracks_acks)
+            done = state.replay(bytes(entry.body), tracks_acks=tracks_acks)
+            if stream.config.retention != "limits":
+                left += [seq for seq in done if stream.store.subject_of(seq) is not None]
     service = ConsumerService(host, stream, record, state, group, client, post)
+    service.finish_removal(left)
     host.store.own(record.group, service.checkpoint)
     return service
 

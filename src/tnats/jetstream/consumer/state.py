@@ -63,13 +63,24 @@ class ConsumerState:
 
     # ------------------------------------------------------------------ operations
 
-    def replay(self, data: bytes, *, tracks_acks: bool) -> None:
-        """Make the changes of a log entry (`encode_ops`) again. Raises InvariantBroken for another format."""
+    def replay(self, data: bytes, *, tracks_acks: bool) -> list[int]:
+        """Make the changes of a log entry (`encode_ops`) again; the messages that they were done with.
+
+        Raises InvariantBroken for another format.
+        """
         letters, ops = decode_ops(data)
         for letter in letters:
             self.outbox.setdefault(letter.seq, letter)
+        done: list[int] = []
         for op in ops:
+            if op[0] == ACKED:
+                done += range(op[1], op[1] + op[2])
+            elif op[0] == ACKED_ALL:
+                done += self.pending.seqs_up_to(op[1])
+            elif op[0] == LETTER_STORED:
+                done.append(op[1])
             self.apply(op, tracks_acks=tracks_acks)
+        return done
 
     def apply(self, op: Op, *, tracks_acks: bool) -> None:
         """Make one change. `tracks_acks`: the ack policy is not "none"."""

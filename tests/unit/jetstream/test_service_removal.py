@@ -1,0 +1,58 @@
+"""A death between the consumer's log and its stream's: what was acknowledged leaves the stream all the same."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from tests.unit.jetstream.service_world import Stage, call, play
+
+from tnats.client import Client, connect
+from tnats.jetstream.stream.service import StreamService
+
+COUNT = 5
+
+
+async def pull(client: Client, batch: int) -> list[str]:
+    """The reply subjects of messages."""
+    found: list[str] = []
+    async with client.subscribe("inbox.pull") as inbox:
+        query = orjson.dumps({"batch": batch, "no_wait": True})
+        await client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", query, reply="inbox.pull")
+        while len(found) < batch:
+            message = await inbox.next_message(2)
+            if message.status:
+                break
+            found.append(message.reply)
+    return found
+
+
+async def messages(client: Client) -> object:
+    state = (await call(client, "STREAM.INFO.S"))["state"]
+    assert isinstance(state, dict)
+    return state["messages"]
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_was_acknowledged_leaves_after_the_start(retention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream's own entry is missing: the consumer's log says again that it is done; others stay."""
+
+    async def scene(stage: Stage) -> object:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "retention": retention})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+            for _ in range(COUNT):
+                await client.request("s", b"", timeout_s=2)
+            replies = await pull(client, COUNT)
+            with monkeypatch.context() as patched:
+                patched.setattr(StreamService, "done_with", lambda self, seqs, done: False)
+                for reply in replies[:3]:
+                    await client.request(reply, b"+ACK", timeout_s=2)
+                before = await messages(client)
+                stage.machine.kill()
+                await stage.machine.wait_ended()
+            stage.machine.start()
+            await stage.sleep(1)
+            return before, await messages(client)
+
+    assert play(1, scene).unwrap() == (COUNT, COUNT - 3)
