@@ -360,7 +360,8 @@ class Pair:
         runs, singles = self.rigs
         assert runs.machine.state.encode() == singles.machine.state.encode()
         assert runs.applied.encode() == singles.applied.encode()
-        assert runs.machine.info(runs.now_ns) == singles.machine.info(singles.now_ns)
+        infos = [attrs.asdict(rig.machine.info(rig.now_ns)) for rig in self.rigs]
+        assert infos[0] == infos[1]
         targets = dict.fromkeys(send.target for send in singles.sent)
         for target in targets:
             told = [[tell(send) for send in rig.sent if send.target == target] for rig in self.rigs]

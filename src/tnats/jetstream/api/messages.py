@@ -247,7 +247,7 @@ class StreamInfo:
     ts_ns: int | None = row("ts", TIME, default=None)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class SequenceInfo:
     """A consumer's place: its own count and the stream's."""
 
@@ -256,7 +256,7 @@ class SequenceInfo:
     last_active_ns: int | None = row("last_active", TIME, default=None, omit=True)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class PriorityGroupState:
     """Who a priority group is pinned to."""
 
