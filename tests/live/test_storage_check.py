@@ -12,6 +12,7 @@ from tnats.cli.app import main
 from tnats.cli.session import run
 from tnats.jetstream.stream.entries import Append, encode
 from tnats.runtime.api import Runtime
+from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.message_log import Message
 from tnats.storage.store import StoreOptions, open_store
 
@@ -19,11 +20,16 @@ from tnats.storage.store import StoreOptions, open_store
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A store with one stream of ten messages; the last five stand in the journal alone."""
+    fill(tmp_path)
+    return tmp_path / "js"
 
-    async def fill(runtime: Runtime) -> None:
+
+def fill(tmp_path: Path, encryption: Encryption | None = None) -> None:
+    async def work(runtime: Runtime) -> None:
         entropy = runtime.chance.rng("store").randbytes
+        options = StoreOptions(encryption=encryption)
         store = await open_store(
-            runtime.disk, runtime.clock, entropy, f"{tmp_path}/js", boot_id="boot", options=StoreOptions()
+            runtime.disk, runtime.clock, entropy, f"{tmp_path}/js", boot_id="boot", options=options
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.run)
@@ -38,8 +44,7 @@ def directory(tmp_path: Path) -> Path:
             store.stop()
         await store.close()
 
-    assert run(fill) == 0
-    return tmp_path / "js"
+    assert run(work) == 0
 
 
 def test_clean_damaged_and_repaired(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +68,32 @@ def test_clean_damaged_and_repaired(directory: Path, capsys: pytest.CaptureFixtu
     records = [orjson.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert records[-1]["is_clean"] is False
     assert any(record.get("kind") == "damaged" and record["path"] == str(part) for record in records)
+
+
+def test_an_encrypted_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key comes from a file or the environment; without it nothing is looked at, and bits are put right with it."""
+    fill(tmp_path, Encryption("sesame", Cipher.AES))
+    directory = tmp_path / "js"
+    key_file = tmp_path / "key"
+    for text, code in (("", 2), ("wrong", 2), ("sesame\n", 0)):
+        key_file.write_text(text)
+        assert main(["check", str(directory), "--key-file", str(key_file)]) == code
+        output = capsys.readouterr()
+        assert ("is encrypted" in output.err) is (code == 2)
+        assert "sesame" not in output.err + output.out
+    path = next(directory.glob("tnats/streams/*/*.seg"))
+    sound = path.read_bytes()
+    assert b"payload" not in sound
+    flipped = bytearray(sound)
+    flipped[8192 + 60] ^= 4
+    path.write_bytes(flipped)
+    monkeypatch.setenv("TNATS_STORE_KEY", "new")
+    monkeypatch.setenv("TNATS_STORE_PREV_KEY", "sesame")
+    assert main(["check", str(directory)]) == 1
+    assert main(["check", "--repair", str(directory)]) == 0
+    assert path.read_bytes() == sound
 
 
 def test_refusals(tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
