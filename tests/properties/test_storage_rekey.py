@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import pytest
 from tests.properties.storage_bench import run
 from tests.properties.test_storage_store import Expected, content, open_and_replay, propose, store_on
 
+from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDrive
+from tnats.runtime.sim.disk_faults import DiskFault, Fail
+from tnats.runtime.sim.disk_faults import Kind as CallKind
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.encryption import Cipher, Encryption
-from tnats.storage.errors import StoreRefused
+from tnats.storage.errors import StorageError, StoreRefused
 from tnats.storage.store import OpenStream, Store
 
 OLD = Encryption("first key")
@@ -128,6 +132,54 @@ def test_power_loss_at_every_disk_operation(change: str, stride: int) -> None:
                 await check(after, then, new, 10 + at)
                 tried += 1
         assert tried > 20
+
+    run(test)
+
+
+CALLS: tuple[CallKind, ...] = ("write", "sync", "create", "rename", "sync_dir", "unlink", "read", "resize")
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_the_nth_call_fails(code: int, stride: int) -> None:
+    """Whichever call fails while files are written anew: nothing is lost, and the next attempt or start ends it."""
+
+    async def test() -> None:
+        old, new = CHANGES["key and cipher"]
+        before = SimDrive(random.Random(5))
+        then = Life({}, {"stream-of a": {}, "stream-of b": {}})
+        async with working(before, old, 1) as (store, streams):
+            await work(store, streams, then, random.Random(1), 60)
+        fired = 0
+        for call in CALLS if code == errno.EIO else ("write", "create", "resize"):
+            for skip in range(0, 200, stride):
+                drive, life = SimDrive(random.Random(5)), then.copy()
+                drive.image = before.image.clone()
+                rule = DiskFault((call,), Fail(code), skip=skip, times=1)
+                try:
+                    async with store_on(drive, boot_id="later", seed=2, clean=False, encryption=new) as store:
+                        for name in ("stream-of a", "stream-of b"):
+                            await open_and_replay(store, name)
+                        drive.faults.append(rule)
+                        with suppress(StorageError, DiskError):
+                            await store.renew()
+                        drive.faults.clear()
+                        if code == errno.ENOSPC:
+                            await store.renew()
+                            assert store.stale_paths == []
+                except* DiskError:
+                    assert rule.fired
+                drive.faults.clear()
+                drive.locks.clear()
+                await check(drive.image, life, new, 3)
+                async with working(drive, new, 4) as (store, _):
+                    await store.renew()
+                    assert store.stale_paths == []
+                await check(drive.image, life, attrs.evolve(new, previous_key=""), 5)
+                fired += rule.fired
+                if not rule.fired:
+                    break
+        assert fired > 3
 
     run(test)
 
