@@ -26,6 +26,7 @@ from tnats.client.jetstream.errors import (
     NotFound,
     PullRefused,
     StreamNotFound,
+    TemporarilyUnavailable,
     WrongLastSequence,
 )
 from tnats.client.jetstream.fast_batch import FastBatch
@@ -107,5 +108,6 @@ __all__ = [
     "StreamSource",
     "StreamState",
     "SubjectTransform",
+    "TemporarilyUnavailable",
     "WrongLastSequence",
 ]

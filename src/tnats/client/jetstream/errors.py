@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tnats.client.errors import ClientError, NoResponders
+from tnats.client.errors import ClientError, ConnectionLost, NoResponders, TimedOut
 
 
 class JetStreamError(ClientError):
@@ -47,6 +47,10 @@ class WrongLastSequence(ApiError):
     """A publish expected another last sequence than the stream has: somebody else was faster. Nothing was stored."""
 
 
+class TemporarilyUnavailable(ApiError):
+    """The server cannot answer now: no leader, or what is asked about is offline. Later it may."""
+
+
 class JetStreamUnavailable(NoResponders):
     """Nobody answers the JetStream API: it is not enabled, or the domain is unknown here."""
 
@@ -64,15 +68,24 @@ class ConsumerDeleted(PullRefused):
     """The consumer was removed while messages were awaited."""
 
 
+OUTAGE = (NoResponders, TimedOut, ConnectionLost, TemporarilyUnavailable)
+"""What says nothing about whether the thing asked for exists: who waits for it goes on waiting."""
+
 _BY_CODE: dict[int, type[ApiError]] = {
+    10004: TemporarilyUnavailable,
+    10008: TemporarilyUnavailable,
+    10009: TemporarilyUnavailable,
     10013: NameInUse,
     10014: ConsumerNotFound,
     10037: MessageNotFound,
     10058: NameInUse,
     10059: StreamNotFound,
     10071: WrongLastSequence,
+    10118: TemporarilyUnavailable,
+    10119: TemporarilyUnavailable,
     10148: NameInUse,
     10149: ConsumerNotFound,
+    10163: TemporarilyUnavailable,
     10164: WrongLastSequence,
 }
 

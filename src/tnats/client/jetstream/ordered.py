@@ -12,10 +12,10 @@ from types import TracebackType
 import attrs
 
 from tnats import limits
-from tnats.client.errors import ClientError, ConnectionLost, NoResponders, TimedOut
+from tnats.client.errors import ClientError
 from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.delivery import Delivery
-from tnats.client.jetstream.errors import ConsumerNotFound, PullRefused
+from tnats.client.jetstream.errors import OUTAGE, ConsumerNotFound, PullRefused
 from tnats.client.jetstream.pull import MessageStream, Source
 from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.config import (
@@ -102,7 +102,7 @@ class OrderedMessages:
                 return await anext(self)
             try:
                 info = await self._source.info()
-            except (ConsumerNotFound, NoResponders, TimedOut, ConnectionLost):
+            except (ConsumerNotFound, *OUTAGE):
                 continue  # reading on finds out
             if info.num_pending + info.delivered.consumer_seq <= self._last_consumer_sequence:
                 return None
@@ -130,7 +130,7 @@ class OrderedMessages:
             try:
                 await self._create()
                 self._broken = False
-            except (NoResponders, TimedOut, ConnectionLost):
+            except OUTAGE:
                 await self._api.client.runtime.clock.sleep_ns(limits.CLIENT_PULL_RETRY_NS)
         self.reset_count += 1
 

@@ -24,7 +24,7 @@ from tnats.client.client import Client
 from tnats.client.errors import ClientError, ConnectionClosed, ConnectionLost, NoResponders, TimedOut
 from tnats.client.jetstream.api import Api, encode_request
 from tnats.client.jetstream.delivery import NAK, Delivery
-from tnats.client.jetstream.errors import ConsumerDeleted, PullRefused
+from tnats.client.jetstream.errors import OUTAGE, ConsumerDeleted, PullRefused
 from tnats.client.message import Message
 from tnats.client.subscription import Subscription
 from tnats.jetstream.api.messages import ConsumerInfo
@@ -234,7 +234,7 @@ class MessageStream:
         self._outstanding_count = 0
         try:
             await self._source.info()
-        except (NoResponders, TimedOut, ConnectionLost):
+        except OUTAGE:
             await self._client.runtime.clock.sleep_ns(limits.CLIENT_PULL_RETRY_NS)
 
     def _note_pin(self, message: Message) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from tnats.client.errors import ClientError, ConnectionLost, NoResponders, TimedOut
+from tnats.client.errors import ClientError
 from tnats.client.jetstream.delivery import Delivery
+from tnats.client.jetstream.errors import OUTAGE
 from tnats.client.jetstream.pull import HEARTBEATS_MISSED, Source
 from tnats.client.message import Message
 from tnats.client.subscription import Subscription
@@ -67,5 +68,5 @@ class PushedMessages:
                 return await anext(self._subscription)
             try:
                 await self._source.info()
-            except (NoResponders, TimedOut, ConnectionLost):
+            except OUTAGE:
                 continue
