@@ -35,9 +35,10 @@ from tnats.jetstream.api.messages import (
 )
 from tnats.jetstream.api.service import Answer, Handler, Request
 from tnats.jetstream.api.subjects import Call
+from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream import rules
-from tnats.jetstream.stream.config import StreamConfigRequest
+from tnats.jetstream.stream.config import Storage, StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
 from tnats.jetstream.usage import account_usage
 from tnats.runtime.api import DiskError
@@ -250,7 +251,16 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
         mirror=stream.intakes[0].info() if config.mirror is not None and stream.intakes else None,
         sources=[intake.info() for intake in stream.intakes] if config.mirror is None else [],
         ts_ns=stream.host.wall_ns(),
+        durability=durability(stream),
     )
+
+
+def durability(stream: StreamService) -> str:
+    """What an acknowledged publish survives: `StreamInfo.durability`."""
+    if stream.config.storage == Storage.MEMORY:
+        return "memory"
+    interval_ns = stream.host.options.sync_interval_ns
+    return f"interval {format_duration(interval_ns)}" if interval_ns else "synced"
 
 
 def stream_state(stream: StreamService) -> StreamState:
