@@ -74,6 +74,8 @@ def test_streams(cli: Cli) -> None:
     (report,) = parsed(cli("stream", "report", "--json"))
     assert (report["name"], report["messages"]) == ("S", 5)
     assert "Lost" in cli("stream", "report")
+    assert json.loads(cli("stream", "subjects", "S", "--json")) == {"s.0": 3, "s.1": 2}
+    assert cli("stream", "subjects", "S", "s.1", "--names") == "s.1\n"
     (message,) = parsed(cli("stream", "get", "S", "2", "--json"))
     assert (message["subject"], message["sequence"], message["data"]) == ("s.1", 2, "1")
     assert parsed(cli("stream", "get", "S", "-S", "s.0", "--json"))[0]["data"] == "4"
@@ -84,6 +86,8 @@ def test_streams(cli: Cli) -> None:
     assert json.loads(cli("stream", "purge", "S", "--subject", "s.1", "-f", "--json"))["purged"] == 2
     assert json.loads(cli("stream", "info", "S", "--state", "--json"))["messages"] == 2
     assert "--force" in cli("stream", "rm", "S", code=1)
+    cli("stream", "seal", "S", "-f")
+    assert "sealed" in cli("stream", "purge", "S", "-f", code=1)
     cli("stream", "rm", "S", "-f")
     assert "stream not found" in cli("stream", "info", "S", code=1)
     assert cli("stream", "ls") == ""
@@ -129,6 +133,8 @@ def test_consumers(cli: Cli) -> None:
     cli("consumer", "resume", "S", "c", "-f")
     rest = cli("consumer", "sub", "S", "c", "--count", "4", "--raw").split()
     assert sorted(rest) == ["2", "3", "4", "5"]
+    cli("consumer", "reset", "S", "c", "--seq", "5", "-f")
+    assert cli("consumer", "next", "S", "c", "--raw") == "4\n"
     cli("consumer", "add", "S", "p", "--target", "there", "--ack", "none", "--heartbeat", "1s", "--flow-control")
     assert cli("consumer", "sub", "S", "p", "--count", "6", "--raw").split() == list("012345")
     cli("consumer", "rm", "S", "c", "-f")

@@ -145,6 +145,8 @@ async def test_single_messages_are_read_and_removed(server: Target) -> None:
                 await get(11)
         state = (await stream.info(subjects_filter="orders.*")).state
         assert state.subjects == {"orders.0": 3, "orders.1": 3, "orders.2": 3, "orders.h": 1}
+        assert await stream.subject_counts("orders.*") == state.subjects
+        assert await stream.subject_counts("nix") == {}
         await stream.delete_message(5)
         with pytest.raises(MessageNotFound):
             await stream.get(5)

@@ -228,6 +228,39 @@ def resume(js_session: JetStreamSession, stream: str, consumer: str, force: bool
     return js_session.run(work)
 
 
+@command.command("reset")
+@click.argument("stream")
+@click.argument("consumer")
+@click.option("--seq", "sequence", default=0, help="Begin at this sequence; else at the first unacknowledged message.")
+@force_option
+@json_option
+@jetstream_options
+def reset(js_session: JetStreamSession, stream: str, consumer: str, sequence: int, force: bool, as_json: bool) -> int:
+    """Let CONSUMER deliver again what it has delivered."""
+    confirm(f"Reset consumer {consumer} of stream {stream}?", force=force)
+
+    async def work(js: JetStream) -> None:
+        show(await js.stream(stream).consumer(consumer).reset(sequence), as_json)
+
+    return js_session.run(work)
+
+
+@command.command("unpin")
+@click.argument("stream")
+@click.argument("consumer")
+@click.argument("group")
+@force_option
+@jetstream_options
+def unpin(js_session: JetStreamSession, stream: str, consumer: str, group: str, force: bool) -> int:
+    """Let another client take the place that GROUP of CONSUMER is pinned to."""
+    confirm(f"Unpin group {group} of consumer {consumer}?", force=force)
+
+    async def work(js: JetStream) -> None:
+        await js.stream(stream).consumer(consumer).unpin(group)
+
+    return js_session.run(work)
+
+
 @command.command("next")
 @click.argument("stream")
 @click.argument("consumer")

@@ -213,6 +213,52 @@ def rmm(js_session: JetStreamSession, stream: str, sequence: int, force: bool) -
     return js_session.run(work)
 
 
+@command.command("seal")
+@click.argument("stream")
+@force_option
+@jetstream_options
+def seal(js_session: JetStreamSession, stream: str, force: bool) -> int:
+    """Make STREAM read-only, for good."""
+    confirm(f"Seal stream {stream}? It cannot be undone.", force=force)
+
+    async def work(js: JetStream) -> None:
+        handle = js.stream(stream)
+        config = (await handle.info()).config
+        config.sealed = True
+        await handle.update(config)
+
+    return js_session.run(work)
+
+
+@command.command("subjects")
+@click.argument("stream")
+@click.argument("filter", default=">")
+@names_option
+@json_option
+@jetstream_options
+def subjects(js_session: JetStreamSession, stream: str, filter: str, only_names: bool, as_json: bool) -> int:
+    """List the subjects of STREAM that match FILTER, those with most messages first."""
+
+    async def work(js: JetStream) -> None:
+        counts = await js.stream(stream).subject_counts(filter)
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if only_names:
+            for subject in sorted(counts):
+                click.echo(subject)
+        elif as_json:
+            print_json(dict(ranked))
+        elif ranked:
+            print_table(
+                f"Subjects of stream {stream}",
+                ["Subject", "#Messages"],
+                [(subject, show_count(count)) for subject, count in ranked],
+            )
+        else:
+            note("No subjects")
+
+    return js_session.run(work)
+
+
 @command.command("view")
 @click.argument("stream")
 @click.argument("size", type=click.IntRange(min=1), default=10)

@@ -1,5 +1,6 @@
 """One stream: its administration, reading single messages, and its consumers."""
 
+# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 import attrs
@@ -12,6 +13,7 @@ from tnats.client.jetstream.delivery import NOT_FOUND_STATUS, StoredMessage, fro
 from tnats.client.jetstream.ordered import OrderedMessages, create_consumer
 from tnats.client.jetstream.snapshot import Snapshot
 from tnats.client.options import nanoseconds
+from tnats.jetstream.api.fields import INT, Record, row
 from tnats.jetstream.api.messages import (
     ConsumerInfo,
     ConsumerList,
@@ -25,6 +27,7 @@ from tnats.jetstream.api.messages import (
     MsgGetAnswer,
     StreamInfo,
     StreamPurged,
+    StreamState,
     Success,
 )
 from tnats.jetstream.consumer.config import Action, ConsumerConfig
@@ -32,6 +35,14 @@ from tnats.jetstream.consumer.requests import PullBody
 from tnats.jetstream.stream.config import StreamConfig
 
 END_OF_BATCH_STATUS = 204
+
+
+@attrs.define
+class StreamInfoPage:
+    """What an answer to STREAM.INFO says of one page of subjects."""
+
+    state: StreamState = row("state", Record(StreamState))
+    total: int = row("total", INT, default=0)
 
 
 class Stream:
@@ -58,6 +69,16 @@ class Stream:
         """
         request = JSApiStreamInfoRequest(deleted_details=deleted_details, subjects_filter=subjects_filter)
         return await self._api.ask(f"STREAM.INFO.{self.name}", request, StreamInfo)
+
+    async def subject_counts(self, pattern: str = ">") -> dict[str, int]:
+        """How many messages each subject holds that matches `pattern`: all of them, page after page."""
+        counts: dict[str, int] = {}
+        while True:
+            request = JSApiStreamInfoRequest(offset=len(counts), subjects_filter=pattern)
+            page = await self._api.ask(f"STREAM.INFO.{self.name}", request, StreamInfoPage)
+            counts.update(page.state.subjects)
+            if not page.state.subjects or len(counts) >= page.total:
+                return counts
 
     async def update(self, config: StreamConfig) -> StreamInfo:
         """Change it to this configuration. Raises StreamNotFound, ApiError."""
