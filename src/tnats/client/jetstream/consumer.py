@@ -18,6 +18,7 @@ from tnats.jetstream.api.messages import (
     Success,
 )
 from tnats.jetstream.consumer.requests import PullBody
+from tnats.limits import SECOND_NS
 
 HEARTBEAT_S_MAX = 30.0
 HEARTBEAT_FROM_S = 10.0
@@ -77,7 +78,8 @@ class Consumer:
     ) -> list[Delivery]:
         """Up to `count_max` messages: returns when there are so many, or after `timeout_s` with what has come.
 
-        With `no_wait` only what is there already. `bytes_max` bounds the messages together. An empty list says that
+        Earlier where the server ends the request: it shuts down, the leader changes, the connection was lost. With
+        `no_wait` only what is there already. `bytes_max` bounds the messages together. An empty list says that
         there was nothing. Raises NoResponders (no such consumer, or no leader), PullRefused, TimedOut when the server
         does not answer.
         """
@@ -94,10 +96,13 @@ class Consumer:
 
     async def next(self, *, timeout_s: float = 5.0) -> Delivery:
         """One message. Raises TimedOut when none comes in time, and like `fetch`."""
-        found = await self.fetch(1, timeout_s=timeout_s)
-        if not found:
-            raise TimedOut(f"consumer {self._source}: no message within {timeout_s:g} s")
-        return found[0]
+        clock = self._api.client.runtime.clock
+        deadline_ns = clock.mono_ns() + nanoseconds(timeout_s)
+        while (left_ns := deadline_ns - clock.mono_ns()) > 0:
+            found = await self.fetch(1, timeout_s=left_ns / SECOND_NS)
+            if found:
+                return found[0]
+        raise TimedOut(f"consumer {self._source}: no message within {timeout_s:g} s")
 
     def messages(
         self,

@@ -148,7 +148,11 @@ class MessageStream:
 
     async def __aenter__(self) -> MessageStream:
         self._subscription = self._client.open(PullSubscription(self._client, self._body.batch))
-        await self._top_up()
+        try:
+            await self._top_up()
+        except BaseException:
+            self._subscription.unsubscribe()
+            raise
         return self
 
     async def __aexit__(
@@ -226,8 +230,8 @@ class MessageStream:
             self._body.id = ""
         else:
             self._source.raise_for(message)
-        left = (message.headers or {}).get("Nats-Pending-Messages")
-        self._outstanding_count = max(self._outstanding_count - int(left[0]), 0) if left else 0
+        left = (message.headers or {}).get("Nats-Pending-Messages", [""])[0]
+        self._outstanding_count = max(self._outstanding_count - int(left), 0) if left.isdecimal() else 0
 
     async def _look_after(self) -> None:
         """The server is silent: ask anew, unless the consumer is gone. Raises NotFound."""

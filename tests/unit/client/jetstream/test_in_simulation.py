@@ -133,3 +133,29 @@ def test_a_fetch_does_not_wait_for_ever() -> None:
 
     spans = play(1, scene).unwrap()
     assert spans == pytest.approx([3, 2], abs=0.01)
+
+
+def test_a_wait_for_one_message_outlives_a_restart() -> None:
+    """`next` asks again when its request ended with the connection, and keeps to its time limit."""
+
+    async def scene(stage: Stage) -> bytes:
+        clock = stage.runtime.clock
+        async with connect("nats://server", runtime=stage.runtime, **OPTIONS) as client:
+            js = JetStream(client)
+            stream = await make_stream(js)
+            consumer = await stream.create_consumer(ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT))
+            start_ns = clock.mono_ns()
+            with pytest.raises(TimedOut):
+                await consumer.next(timeout_s=3)
+            assert (clock.mono_ns() - start_ns) / SECOND_NS == pytest.approx(3, abs=0.1)
+            async with trio.open_nursery() as nursery:
+
+                async def trouble_then_publish() -> None:
+                    await stage.sleep(2)
+                    await stage.restart()
+                    await publish_surely(js, 7)
+
+                nursery.start_soon(trouble_then_publish)
+                return (await consumer.next(timeout_s=20)).data
+
+    assert play(1, scene).unwrap() == b"7"
