@@ -301,12 +301,19 @@ def main() -> None:
             found: dict[str, list[Figure]] = {}
             for side, command in commands.items():
                 task = progress.add_task(f"{part} {side}", total=1.0)
-                found[side] = PARTS[part](
-                    command,
-                    given.scale,
-                    lambda share, task=task: progress.update(task, completed=share),  # type: ignore[misc]
-                )
-                progress.remove_task(task)
+                try:
+                    found[side] = PARTS[part](
+                        command,
+                        given.scale,
+                        lambda share, task=task: progress.update(task, completed=share),  # type: ignore[misc]
+                    )
+                except (OSError, LookupError, RuntimeError) as failure:  # reported, never counted
+                    console.print(f"{part} cannot run: {side}: {type(failure).__name__}: {failure}")
+                    break
+                finally:
+                    progress.remove_task(task)
+            if len(found) < len(commands):
+                continue
             for position, figure in enumerate(found["A"]):
                 values = {side: figures[position].value for side, figures in found.items()}
                 row: dict[str, object] = {"unit": figure.unit, **values}

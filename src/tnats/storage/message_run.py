@@ -63,34 +63,3 @@ class MessageRun(Sequence[Content]):
 def subjects_of(messages: Sequence[Content]) -> list[bytes]:
     """The subject of each."""
     return messages.subjects() if type(messages) is MessageRun else [content[0] for content in messages]
-
-
-class HeldRun:
-    """Consecutive messages in memory, by sequence. Some may be wanted no more: `live` tells how many are."""
-
-    __slots__ = ("_messages", "_taken", "first", "live")
-
-    def __init__(self, first: int, messages: Sequence[Content], live: int) -> None:
-        self.first = first
-        self.live = live
-        self._messages = messages
-        self._taken = 0
-
-    @property
-    def sequences(self) -> range:
-        """Which they are."""
-        return range(self.first, self.first + len(self._messages) - self._taken)
-
-    def content(self, sequence: int) -> Content:
-        """One of them."""
-        return self._messages[self._taken + sequence - self.first]
-
-    def front(self, count: int) -> Sequence[Content]:
-        """The first `count` of them, or all."""
-        return self._messages[self._taken : self._taken + count]
-
-    def take(self, count: int) -> None:
-        """Let go of the first `count`, all of which were wanted."""
-        self.first += count
-        self.live -= count
-        self._taken += count

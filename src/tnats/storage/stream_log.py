@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -35,9 +33,10 @@ from tnats.limits import STREAM_OPEN_SEGMENTS_MAX, STREAM_REWRITE_BYTES_MAX
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.held import HeldMessages
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
 from tnats.storage.message_log import Content, Message, Stored, sequence_at
-from tnats.storage.message_run import HeldRun, MessageRun, subjects_of
+from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.storage.packing import Packer
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
@@ -111,10 +110,7 @@ class StreamLog:
         self.segments: dict[int, Segment] = {}
         self.current: Segment | None = None
         self.next_number = 1
-        self._unwritten: dict[int, Content] = {}
-        self._held_runs: list[HeldRun] = []
-        """Messages that stand in memory only, apart from those in `_unwritten`; ascending."""
-        self.unwritten_bytes = 0
+        self._held = HeldMessages()
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
         """Dead segments that the last checkpoint made superfluous."""
@@ -225,8 +221,7 @@ class StreamLog:
                     index.put(sequence, message.subject, size, place, message.time_ns)
                     continue
             index.put(sequence, message.subject, size, IN_MEMORY, message.time_ns)
-            self._unwritten[sequence] = (message.subject, message.headers, message.payload)
-            self.unwritten_bytes += size
+            self._held.put(sequence, (message.subject, message.headers, message.payload), size)
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
         if type(messages) is MessageRun or self.beyond is not None:
@@ -238,16 +233,14 @@ class StreamLog:
                 subject, headers, payload = content
                 size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
                 index.put_next(subject, size, IN_MEMORY, time_ns)
-                self._unwritten[index.last] = content
-                self.unwritten_bytes += size
+                self._held.put(index.last, content, size)
             self.last_time_ns = time_ns
             return
         sizes = [
             30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
             for subject, headers, payload in messages
         ]
-        self._held_runs.append(HeldRun(self.index.last + 1, messages, len(messages)))
-        self.unwritten_bytes += sum(sizes)
+        self._held.put_run(self.index.last + 1, messages, sum(sizes), set())
         self.last_time_ns = time_ns
         places = array("Q", [IN_MEMORY]) * len(sizes)
         self.index.put_run([content[0] for content in messages], sizes, places, time_ns)
@@ -264,25 +257,20 @@ class StreamLog:
         )
         if REMOVED in places:  # its removal is still to come
             places = array("Q", [LOST if place == REMOVED else place for place in places])
-        missing = places.count(LOST)
+        size, gone = sum(sizes), set[int]()
+        for offset, place in enumerate(places) if places.count(LOST) < count else ():
+            if place != LOST:
+                size -= sizes[offset]
+                gone.add(first + offset)
+        if len(gone) < count:
+            places = array("Q", [place or IN_MEMORY for place in places]) if gone else array("Q", [IN_MEMORY]) * count
+            self._held.put_run(first, messages, size, gone)
         self.last_time_ns = time_ns
-        if missing == count:
-            places = array("Q", [IN_MEMORY]) * count
-            self.unwritten_bytes += sum(sizes)
-        elif missing:
-            self.unwritten_bytes += sum(size for size, place in zip(sizes, places, strict=True) if place == LOST)
-            places = array("Q", [place or IN_MEMORY for place in places])
-        if missing:
-            self._held_runs.append(HeldRun(first, messages, missing))
         self.index.put_run(subjects, sizes, places, time_ns)
 
-    def _in_memory(self, sequence: int) -> Content:
-        """The content of a message that is not written yet."""
-        return self._unwritten.get(sequence) or self._run_of(sequence).content(sequence)
-
-    def _run_of(self, sequence: int) -> HeldRun:
-        """The replayed run in memory that a sequence is part of."""
-        return self._held_runs[bisect_right(self._held_runs, sequence, key=_first_of) - 1]
+    @property
+    def unwritten_bytes(self) -> int:
+        return self._held.bytes
 
     def write_nowait(self) -> bool:
         if self.trouble is not None or self.keys is not None or self._writing.locked():
@@ -302,9 +290,7 @@ class StreamLog:
         async with self._writing:
             try:
                 if self.keys is not None:
-                    for run in list(self._held_runs):
-                        await self._write_held([seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY])
-                    await self._write_held(self._unwritten)
+                    await self._write_held()
                     return
                 while size := self._write_some(WRITE_NOWAIT_MAX):
                     await self._room(size)
@@ -317,10 +303,6 @@ class StreamLog:
 
         Returns the size of the next record, 0 when there is none. Raises StoreFull, StoreFrozen.
         """
-        while self._held_runs and self._held_runs[0].live < len(self._held_runs[0].sequences):
-            run = self._held_runs.pop(0)
-            wanted = [seq for seq in run.sequences if self.index.place(seq) == IN_MEMORY]
-            self._unwritten.update((seq, run.content(seq)) for seq in wanted)
         size = self._next_size()
         while size and count_max > 0:
             current = self.current
@@ -332,22 +314,12 @@ class StreamLog:
 
     def _next_size(self) -> int:
         """Room that the next message in memory takes at most; 0 when there is none."""
-        if self._held_runs:
-            return self.index.size(self._held_runs[0].first) + SIZE_SLACK
-        return self.index.size(next(iter(self._unwritten))) + SIZE_SLACK if self._unwritten else 0
+        first = self._held.first
+        return self.index.size(first) + SIZE_SLACK if first else 0
 
     def _write_front(self, current: Segment, count_max: int) -> int:
         """Write the first consecutive messages in memory, as many as fit, at least one; returns how many."""
-        run = self._held_runs[0] if self._held_runs else None
-        if run is not None:
-            first, contents = run.first, run.front(count_max)
-        else:
-            first = next(iter(self._unwritten))
-            contents = []
-            for sequence, content in self._unwritten.items():
-                if sequence != first + len(contents) or len(contents) == count_max:
-                    break
-                contents.append(content)
+        first, contents = self._held.first, self._held.front(count_max)
         sizes = self.index.sizes(first, len(contents))
         room = self._options.segment_bytes - current.end
         if sum(sizes) + SIZE_SLACK * len(sizes) > room:
@@ -369,20 +341,15 @@ class StreamLog:
         current.is_dirty = True
         current.hold_run(first, count, sum(sizes))
         self.index.move_run(first, places)
-        self.unwritten_bytes -= sum(sizes)
-        if run is None:
-            for sequence in range(first, first + count):
-                del self._unwritten[sequence]
-        else:
-            run.take(count)
-            if not run.live:
-                self._held_runs.pop(0)
+        self._held.take(count, sum(sizes))
         return count
 
-    async def _write_held(self, sequences: Iterable[int]) -> None:
-        time_of = self.index.time_ns
+    async def _write_held(self) -> None:
+        """Write everything that stands in memory, record by record."""
+        time_of, content_of = self.index.time_ns, self._held.content
         records: list[hot.Record] = [
-            (record.MESSAGE, 0, sequence, time_of(sequence), *self._in_memory(sequence)) for sequence in sequences
+            (record.MESSAGE, 0, sequence, time_of(sequence), *content_of(sequence))
+            for sequence in self._held.sequences()
         ]
         await self._write(records, [IN_MEMORY] * len(records))
 
@@ -433,7 +400,7 @@ class StreamLog:
                 continue
             place, size = move(sequence, base | offset)
             if place == IN_MEMORY:
-                self._drop_unwritten(sequence, size)
+                self._held.drop(sequence, size)
             else:
                 self._let_go(place, size)
             current.hold(sequence, size)
@@ -496,7 +463,7 @@ class StreamLog:
             if index.remove(sequence):
                 count += 1
                 if place == IN_MEMORY:
-                    self._drop_unwritten(sequence, size)
+                    self._held.drop(sequence, size)
                 else:
                     holder = self._let_go(place, size)
                     if erase:
@@ -505,14 +472,6 @@ class StreamLog:
                 continue  # it was removed before, or never used
             self._new_gaps.append((sequence, sequence))
         return count
-
-    def _drop_unwritten(self, sequence: int, size: int) -> None:
-        if self._unwritten.pop(sequence, None) is None:
-            run = self._run_of(sequence)
-            run.live -= 1
-            if not run.live:
-                self._held_runs.remove(run)
-        self.unwritten_bytes -= size
 
     def _let_go(self, place: int, size: int) -> Segment:
         """The record at `place` is not the live one of its message any more."""
@@ -525,7 +484,7 @@ class StreamLog:
         removed = self.index.raise_start(start)
         for sequence, place, size in removed:
             if place == IN_MEMORY:
-                self._drop_unwritten(sequence, size)
+                self._held.drop(sequence, size)
             else:
                 self._let_go(place, size)
         return len(removed)
@@ -539,7 +498,7 @@ class StreamLog:
     def load_nowait(self, sequence: int) -> Message | None:
         place = self._live_place(sequence)
         if place == IN_MEMORY:
-            return Message(sequence, self.index.time_ns(sequence), *self._in_memory(sequence))
+            return Message(sequence, self.index.time_ns(sequence), *self._held.content(sequence))
         holder = self.segments[place >> 32]
         if holder.file is None:
             return None
@@ -560,7 +519,7 @@ class StreamLog:
             place = places[at]
             if place == IN_MEMORY:
                 sequence = sequences[at]
-                found.append((sequence, times_ns[at], *self._in_memory(sequence)))
+                found.append((sequence, times_ns[at], *self._held.content(sequence)))
                 at += 1
             elif place < PLACE_MIN:
                 found.append(None)
@@ -878,9 +837,6 @@ class StreamLog:
     async def close(self) -> None:
         for each in self.segments.values():
             each.close()
-
-
-_first_of = attrgetter("first")
 
 
 def _message(found: record.Record | None, holder: Segment, sequence: int) -> Message | None:
