@@ -12,7 +12,7 @@ from tnats.storage.index import PLACE_MIN, SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog, Stored
 from tnats.storage.message_run import MessageRun
 from tnats.storage.stream_log import StreamLog
-from tnats.subjects.tokens import has_wildcard, subject_matches
+from tnats.subjects.tokens import STAR, TAIL, has_wildcard
 
 RECENT_BYTES_MAX = 8 * MIB
 RECENT_COST = 300
@@ -265,20 +265,44 @@ def _as_range(seqs: list[int]) -> Sequence[int]:
 
 
 class _Matcher:
-    """Whether one of a few patterns matches a subject; remembers the verdicts."""
+    """Whether one of some patterns matches a subject; remembers the verdicts.
+
+    The patterns are one tree by tokens, so that many cost no more than one.
+    """
 
     def __init__(self, patterns: tuple[bytes, ...]) -> None:
-        self._patterns = patterns
+        self._root: _Tokens = {}
         self._known: dict[bytes, bool] = {}
+        for pattern in patterns:
+            node = self._root
+            for token in pattern.split(b"."):
+                node = node.setdefault(token, {})
+            node[_END] = {}
 
     def __call__(self, subject: bytes) -> bool:
         found = self._known.get(subject)
         if found is None:
             if len(self._known) >= KNOWN_SUBJECTS_MAX:
                 self._known.clear()
-            found = any(subject_matches(pattern, subject) for pattern in self._patterns)
-            self._known[subject] = found
+            found = self._known[subject] = _leads_to_end(self._root, subject.split(b"."), 0)
         return found
+
+
+_Tokens = dict[bytes, "_Tokens"]
+_END = b""
+"""No token is empty: with this one a pattern is complete."""
+
+
+def _leads_to_end(node: _Tokens, tokens: list[bytes], at: int) -> bool:
+    """Whether a pattern below `node` matches the tokens from `at` on."""
+    if at == len(tokens):
+        return _END in node
+    if TAIL in node:
+        return True
+    for following in (node.get(tokens[at]), node.get(STAR)):
+        if following is not None and _leads_to_end(following, tokens, at + 1):
+            return True
+    return False
 
 
 def _wanted(filters: tuple[bytes, ...]) -> SubjectFilter:
