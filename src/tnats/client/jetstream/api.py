@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import orjson
@@ -14,6 +15,8 @@ from tnats.client.message import Message
 from tnats.jetstream.api.fields import to_object
 
 T = TypeVar("T")
+
+_NAME = re.compile(r"[^\s.*>/\\]+")
 
 OWN_PREFIX = "$JS.API"
 
@@ -66,6 +69,13 @@ class Api:
             items += found
             if not found or len(items) >= page.total:
                 return items
+
+
+def checked_name(name: str, what: str) -> str:
+    """`name`; raises ClientError for what cannot be the name of a stream or consumer, as `what` says (ADR-6)."""
+    if not _NAME.fullmatch(name):
+        raise ClientError(f"{what} {name!r}: a name is not empty and has no white space and none of . * > / \\")
+    return name
 
 
 def encode_request(request: Any) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tnats.client.errors import TimedOut
-from tnats.client.jetstream.api import Api
+from tnats.client.jetstream.api import Api, checked_name
 from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.pull import MessageStream, Source, fetch
 from tnats.client.jetstream.push import PushedMessages
@@ -29,11 +29,12 @@ class Consumer:
     """A handle on a consumer, made of names: whether it exists shows when it is used."""
 
     def __init__(self, api: Api, stream: str, name: str) -> None:
+        """Raises ClientError for what cannot be a name."""
         self._api = api
         self._source = Source(api, stream, name)
         self._path = f"{stream}.{name}"
         self.stream = stream
-        self.name = name
+        self.name = checked_name(name, "consumer")
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name!r} of stream {self.stream!r}>"

@@ -99,8 +99,9 @@ class JetStream:
 
     async def create_stream(self, config: StreamConfig) -> Stream:
         """Make a stream; the same configuration once more is no error. Raises NameInUse, ApiError."""
-        await self.api.ask(f"STREAM.CREATE.{config.name}", config, StreamInfo)
-        return Stream(self.api, config.name)
+        stream = Stream(self.api, config.name)
+        await self.api.ask(f"STREAM.CREATE.{stream.name}", config, StreamInfo)
+        return stream
 
     async def restore_stream(
         self, config: StreamConfig, state: StreamState, chunks: AsyncIterable[bytes]

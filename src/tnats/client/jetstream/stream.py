@@ -7,7 +7,7 @@ import attrs
 
 from tnats.client.client import Client
 from tnats.client.errors import TimedOut
-from tnats.client.jetstream.api import Api, encode_request
+from tnats.client.jetstream.api import Api, checked_name, encode_request
 from tnats.client.jetstream.consumer import HEARTBEAT_S_MAX, Consumer
 from tnats.client.jetstream.delivery import NOT_FOUND_STATUS, StoredMessage, from_answer, from_direct
 from tnats.client.jetstream.ordered import OrderedMessages, create_consumer
@@ -49,8 +49,9 @@ class Stream:
     """A handle on a stream, made of its name: whether it exists shows when it is used."""
 
     def __init__(self, api: Api, name: str) -> None:
+        """Raises ClientError for what cannot be a name."""
         self._api = api
-        self.name = name
+        self.name = checked_name(name, "stream")
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r}>"
@@ -186,8 +187,9 @@ class Stream:
         """
         if not (config.durable_name or config.name):
             config = attrs.evolve(config, name=self.client.new_id())
+        consumer = Consumer(self._api, self.name, config.durable_name or config.name)
         await create_consumer(self._api, self.name, config, action)
-        return Consumer(self._api, self.name, config.durable_name or config.name)
+        return consumer
 
     async def consumer_names(self) -> list[str]:
         """The names of all its consumers."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.client import Message
+from tnats.client import ClientError, Message
 from tnats.client.jetstream import (
     ApiError,
     JetStreamError,
@@ -16,10 +16,12 @@ from tnats.client.jetstream import (
     NameInUse,
     NotFound,
     PubAck,
+    Stream,
     StreamNotFound,
     WrongLastSequence,
 )
 from tnats.client.jetstream.answers import decode_answer
+from tnats.client.jetstream.api import Api
 from tnats.client.jetstream.delivery import parse_metadata
 from tnats.client.jetstream.publish import format_ttl, with_conditions
 
@@ -76,3 +78,13 @@ def test_conditions_become_headers() -> None:
         "Nats-TTL": "1.5s",
     }
     assert format_ttl(math.inf) == "never"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "*", "a>", "a/b", "a\\b", "a\tb"])
+def test_names_that_cannot_be(name: str) -> None:
+    """A name that would be several tokens, and so another request, is refused before anything is sent."""
+    api = Api(None, domain="", prefix="", timeout_s=1)  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match="name"):
+        Stream(api, name)
+    with pytest.raises(ClientError, match="name"):
+        Stream(api, "S").consumer(name)
