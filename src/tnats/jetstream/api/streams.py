@@ -100,7 +100,7 @@ class StreamCalls:
         if isinstance(wanted, ApiError):
             return StreamCreated(), wanted
         if wanted.name != request.address.stream:
-            return StreamCreated(), errors.STREAM_MISMATCH() if wanted.name else rules.NAME_MISSING
+            return StreamCreated(), errors.STREAM_MISMATCH() if rules.is_valid_name(wanted.name) else rules.NAME_MISSING
         outcome = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
         if isinstance(outcome, ApiError):
             return StreamCreated(), outcome

@@ -226,6 +226,10 @@ def _check_push(work: _Check) -> ApiError | None:
 
 def _check_pull(work: _Check) -> ApiError | None:
     config = work.config
+    config.max_batch = max(config.max_batch, 0)
+    config.max_bytes = max(config.max_bytes, 0)
+    config.max_expires_ns = max(config.max_expires_ns, 0)
+    config.priority_timeout_ns = max(config.priority_timeout_ns, 0)
     if config.is_push:
         return None
     if config.rate_limit_bps:
@@ -242,8 +246,7 @@ def _check_pull(work: _Check) -> ApiError | None:
         return errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=work.around.max_batch)
     if config.max_waiting <= 0:
         config.max_waiting = MAX_WAITING
-    config.max_batch = max(config.max_batch, 0) or max(work.around.max_batch, 0)
-    config.max_bytes = max(config.max_bytes, 0)
+    config.max_batch = config.max_batch or max(work.around.max_batch, 0)
     return None
 
 
@@ -432,6 +435,8 @@ def check_request_names(
     `subject_name`: the name token of the subject, empty for the nameless form. `expects_durable`: the old
     CONSUMER.DURABLE.CREATE subject.
     """
+    if "/" in subject_name or "\\" in subject_name:
+        return errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
     if expects_durable:
         if not config.durable_name:
             return errors.CONSUMER_DURABLE_NAME_NOT_SET()

@@ -75,7 +75,7 @@ def invalid(text: str) -> ApiError:
 
 
 NAME_MISSING = invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
-"""What an update without a name is told."""
+"""What an update without a valid name is told."""
 
 
 def is_valid_name(name: str) -> bool:
@@ -312,7 +312,7 @@ def _check_transform(work: _Check) -> ApiError | None:
         return errors.STREAM_TRANSFORM_INVALID_SOURCE(err=f"invalid subject {transform.src}")
     if not transform.dest:
         return None
-    if set(" \t\r\n\f").intersection(transform.dest):
+    if sourcing_rules.WHITE_SPACE.intersection(transform.dest):
         return errors.STREAM_TRANSFORM_INVALID_DESTINATION(err="invalid mapping destination: invalid transform")
     try:
         Transform(transform.src or ">", transform.dest)

@@ -81,6 +81,8 @@ class Intake(ABC):
             self._name += b":" + name_hash(source.external.api).encode()
         self._label = b"%b %b" % (filters, targets)
         self._place = b"%b %b" % (self._name, self._label)
+        self._identity = b""
+        """Which of the streams that have had this name it is: the last word of the header."""
 
     @property
     def filters(self) -> tuple[bytes, ...]:
@@ -130,7 +132,7 @@ class Intake(ABC):
             headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
             if not self._stream.config.allow_rollup_hdrs:
                 headers = remove_headers_with_prefix(headers, ROLLUP + b":")
-            place = b"%b %d %b %b" % (self._name, one.sequence, self._label, one.subject)
+            place = b"%b %d %b %b%b" % (self._name, one.sequence, self._label, one.subject, self._identity)
             messages.append((subject, set_header(headers, STREAM_SOURCE, place), payload))
         await self._stream.store_sourced(messages)
 
@@ -205,6 +207,7 @@ class LocalIntake(Intake):
                 origin = self._stream.account.streams.get(self.source.name)
                 if origin is not None and origin is not self._stream:
                     self._origin = origin
+                    self._identity = b" " + name_hash(f"{origin.name} {origin.record.created_ns}").encode()
                     self.next_seq = self.next_seq or self._resume_at(origin)
                     origin.interest.put(self._key, self)
                     try:

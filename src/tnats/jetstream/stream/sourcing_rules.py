@@ -13,6 +13,7 @@ from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_o
 from tnats.subjects.transforms import Transform, TransformError
 
 API_PREFIX = "$JS.API"
+WHITE_SPACE = frozenset(" \t\r\n\f")
 
 
 @attrs.frozen
@@ -131,7 +132,7 @@ def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
         if transform.src and not is_valid_subject(transform.src):
             return role.transform_source(err=f"invalid subject {transform.src}")
         if transform.dest:
-            if set(" \t\r\n\f").intersection(transform.dest):
+            if WHITE_SPACE.intersection(transform.dest):
                 return role.transform_destination(err="invalid mapping destination: invalid transform")
             try:
                 Transform(transform.src, transform.dest)
@@ -141,6 +142,10 @@ def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
             if subjects_overlap(other.src or ">", transform.src or ">"):
                 return role.filters_overlap()
     return None
+
+
+def _is_literal(subject: str) -> bool:
+    return is_valid_literal(subject) and not WHITE_SPACE.intersection(subject)
 
 
 def _is_usable_consumer(origin: StreamSource) -> bool:
@@ -157,9 +162,9 @@ def _is_usable_consumer(origin: StreamSource) -> bool:
 def _check_external(external: ExternalStream | None) -> ApiError | None:
     if external is None:
         return None
-    if external.deliver and not is_valid_literal(external.deliver):
+    if external.deliver and not _is_literal(external.deliver):
         return errors.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=external.deliver)
-    if external.api and not is_valid_literal(external.api):
+    if external.api and not _is_literal(external.api):
         return errors.STREAM_INVALID_CONFIG(
             err=f'stream external api prefix "{external.api}" must be a valid subject without wildcards'
         )

@@ -1,0 +1,228 @@
+"""Requests with values that mean nothing, in every field of every body of the API: the same answers as nats-server's,
+and nothing made of what was refused.
+
+What is deliberately otherwise stands in `differs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.conformance.jetstream_talk import Servers, Talk, both_servers
+
+from tnats.jetstream.api import messages
+from tnats.jetstream.api.fields import ListOf, Record, Row, rows_of
+from tnats.jetstream.consumer.config import ConsumerConfig
+from tnats.jetstream.stream.config import StreamConfig
+
+pytestmark = pytest.mark.slow
+
+Path = tuple[str | int, ...]
+
+VALUES = [
+    b"null", b'""', b'"x"', b'"a b"', b"0", b"1", b"-1", b"-5", b"1.5", b"1e3", b"99999999999999999999",
+    b"9223372036854775807", b"-9223372036854775809", b"18446744073709551615", b"true", b"false", b"[]", b"[1]",
+    b'["x"]', b"[null]", b"{}", b'{"a":1}', b'{"x":"y"}',
+]  # fmt: skip
+BODIES = [
+    b"", b" ", b"{}", b"null", b"[]", b"1", b'"x"', b"true", b"{", b"x", b"{}x", b'{"x":1}', b"\xff", b'{"offset":-1}',
+    b'{"a":', b"{}{}", b"[1,2]", b'{"SEQ":1}',
+]  # fmt: skip
+BETWEEN_SERVERS = ("direct", "sourcing")
+"""Fields that servers use among themselves: such consumers are not listed there."""
+NAMES = ["", "a.b", "a b", "a*", "a>b", "x" * 256, "a/b", "a\\b", "../a", "a\tb", "\u00e4"]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Both servers for all tests of this module."""
+    with both_servers(tmp_path_factory.mktemp("servers")) as running:
+        yield running
+
+
+def paths(record: type[Any], above: Path = ()) -> Iterator[tuple[Path, Row]]:
+    """Every field of a record and of those within; 0 stands for the one item of an array."""
+    for _, row in rows_of(record):
+        path = (*above, row.key)
+        yield path, row
+        if isinstance(row.kind, Record):
+            yield from paths(row.kind.record, path)
+        elif isinstance(row.kind, ListOf) and isinstance(row.kind.item, Record):
+            yield from paths(row.kind.item.record, (*path, 0))
+
+
+def body_with(path: Path, value: bytes, beside: dict[str, bytes]) -> bytes:
+    """An object that has the value at a path; origins of a stream have a name."""
+    for depth in range(len(path) - 1, 0, -1):
+        key = path[depth]
+        is_origin = path[0] in ("mirror", "sources") and depth == (2 if path[1] == 0 else 1)
+        name = b'"name":"X",' if is_origin and key != "name" else b""
+        value = b"[%b]" % value if key == 0 else b'{%b"%b":%b}' % (name, str(key).encode(), value)
+    fields = {**beside, str(path[0]): value}
+    return b"{%b}" % b",".join(b'"%b":%b' % (key.encode(), one) for key, one in fields.items())
+
+
+def differs(call: str, path: Path, value: bytes) -> bool:
+    """What this server answers otherwise, with the reason."""
+    place = path[-1]
+    if call == "CONSUMER.CREATE":
+        return (
+            (place in ("max_waiting", "idle_heartbeat") and value in (b"-1", b"-5"))  # taken there for "not given"
+            or (place == "priority_groups" and value in (b'["x"]', b"[null]"))  # of two faults the other one is named
+            or (place == "inactive_threshold" and value in (b"0", b"1"))  # gone before it can be looked at
+        )
+    if call in ("STREAM.CREATE", "STREAM.UPDATE"):
+        return (
+            (place == "filter_subject" and value in (b'"x"', b'"a b"'))  # is shown; is refused for white space
+            or (place == "tags" and value == b"[]")  # an empty placement is kept
+            or (place == "first_seq" and value == b"1" and call == "STREAM.CREATE")  # is shown while it is empty
+            or (path[0] == "republish" and call == "STREAM.UPDATE")  # without a destination it means nothing
+            or (path[0] == "mirror" and place in ("api", "deliver") and call == "STREAM.UPDATE")  # two faults
+        )
+    if call == "STREAM.PURGE":
+        return place == "seq" and len(value) > 18  # beyond the last sequence: there, counting goes on from that
+    # Negative numbers of messages and bytes are errors in a direct get, not an empty answer.
+    return call == "DIRECT.GET" and value in (b"-1", b"-5")
+
+
+def make(talk: Talk, **config: object) -> None:
+    """The stream T, if it is not there. nats-server stumbles now and then over the directory of the one before it."""
+    kept = len(talk.log)
+    while "error" in talk.api("STREAM.CREATE.T", {"name": "T", "subjects": ["T"], **config}):
+        pass
+    del talk.log[kept:]
+
+
+@pytest.mark.parametrize("call", ["STREAM.CREATE", "STREAM.UPDATE"])
+@pytest.mark.parametrize("field", [row.key for _, row in rows_of(StreamConfig)])
+def test_stream_configurations(servers: Servers, call: str, field: str) -> None:
+    """Each value in each field of a stream's configuration is taken, corrected or refused as nats-server does it."""
+
+    def scene(talk: Talk) -> None:
+        for path, _ in paths(StreamConfig):
+            if path[0] != field:
+                continue
+            beside = {"name": b'"T"', **({} if field == "mirror" else {"subjects": b'["T"]'})}
+            for value in VALUES:
+                if call == "STREAM.UPDATE":
+                    make(talk)
+                kept = len(talk.log)
+                answer = talk.api(f"{call}.T", body_with(path, value, beside))
+                if differs(call, path, value):
+                    del talk.log[kept:]
+                if "error" in answer and call == "STREAM.CREATE":
+                    assert talk.api("STREAM.NAMES")["streams"] is None
+                else:
+                    kept = len(talk.log)
+                    talk.api("STREAM.DELETE.T")
+                    del talk.log[kept:]
+
+    servers.play(scene)
+
+
+@pytest.mark.parametrize("field", [row.key for _, row in rows_of(ConsumerConfig) if row.key not in BETWEEN_SERVERS])
+def test_consumer_configurations(servers: Servers, field: str) -> None:
+    """Each value in each field of a consumer's configuration, for pull and for push."""
+
+    def scene(talk: Talk) -> None:
+        talk.done("STREAM.CREATE.T", {"name": "T", "subjects": ["T"]})
+        for path, _ in paths(ConsumerConfig):
+            if path[0] != field:
+                continue
+            for value in VALUES:
+                for beside in ({}, {"deliver_subject": b'"d"'}):
+                    config = body_with(path, value, {"name": b'"C"', **beside})
+                    kept = len(talk.log)
+                    answer = talk.api("CONSUMER.CREATE.T.C", b'{"stream_name":"T","config":%b}' % config)
+                    if differs("CONSUMER.CREATE", path, value):
+                        del talk.log[kept:]
+                    names = talk.api("CONSUMER.NAMES.T")["consumers"]
+                    assert (names == []) or "error" not in answer
+                    kept = len(talk.log)
+                    for name in names:
+                        talk.api(f"CONSUMER.DELETE.T.{name}")
+                    if differs("CONSUMER.CREATE", path, value):
+                        del talk.log[kept - 1 :]
+        talk.done("STREAM.DELETE.T")
+
+    servers.play(scene)
+
+
+CALLS: dict[str, tuple[type[Any], dict[str, bytes]]] = {
+    "STREAM.INFO": (messages.JSApiStreamInfoRequest, {}),
+    "STREAM.NAMES": (messages.JSApiStreamNamesRequest, {}),
+    "STREAM.LIST": (messages.JSApiStreamListRequest, {}),
+    "STREAM.PURGE": (messages.JSApiStreamPurgeRequest, {"seq": b"1"}),
+    "STREAM.MSG.GET": (messages.JSApiMsgGetRequest, {"seq": b"3"}),
+    "STREAM.MSG.DELETE": (messages.JSApiMsgDeleteRequest, {}),
+    "STREAM.SNAPSHOT": (messages.JSApiStreamSnapshotRequest, {}),
+    "STREAM.RESTORE": (messages.JSApiStreamRestoreRequest, {}),
+    "DIRECT.GET": (messages.JSApiMsgGetRequest, {"seq": b"3"}),
+    "CONSUMER.NAMES": (messages.JSApiConsumersRequest, {}),
+    "CONSUMER.LIST": (messages.JSApiConsumersRequest, {}),
+    "CONSUMER.PAUSE": (messages.JSApiConsumerPauseRequest, {}),
+    "CONSUMER.UNPIN": (messages.JSApiConsumerUnpinRequest, {}),
+}
+NAMELESS = ("STREAM.NAMES", "STREAM.LIST")
+EMPTY_CALLS = ("STREAM.DELETE", "CONSUMER.DELETE", "CONSUMER.INFO", "STREAM.CANCEL_MOVE", "STREAM.LEADER.STEPDOWN")
+
+
+@pytest.mark.parametrize("call", [*CALLS, *EMPTY_CALLS])
+def test_other_bodies(servers: Servers, call: str) -> None:
+    """Bodies that are no JSON, no object, or have impossible fields, for every other call."""
+
+    def scene(talk: Talk) -> None:
+        record, beside = CALLS.get(call, (None, {}))
+        bodies: list[tuple[Path, bytes, bytes]] = [(("",), b"", body) for body in BODIES]
+        if record is not None and record is not messages.JSApiStreamRestoreRequest:
+            bodies += [(path, value, body_with(path, value, beside)) for path, _ in paths(record) for value in VALUES]
+        for path, value, body in bodies:
+            kept = len(talk.log)
+            make(talk, allow_direct=True, storage="memory")
+            if talk.state("T") == (0, 0, 0):
+                talk.flood(["T"] * 6, b"x")
+                talk.done("STREAM.PURGE.T", {"seq": 3})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            talk.api("CONSUMER.DURABLE.CREATE.T.C", {"stream_name": "T", "config": config})
+            del talk.log[kept:]
+            tail = "" if call in NAMELESS else ".T.C" if call.startswith("CONSUMER") and call not in LISTS else ".T"
+            tail = ".R" if call == "STREAM.RESTORE" else tail
+            told = talk.ask(f"$JS.API.{call}{tail}", body)
+            if (
+                differs(call, path, value)
+                or (call, body) == ("DIRECT.GET", b"{}{}")
+                or b"$JS.SNAPSHOT.RESTORE." in told.data
+            ):
+                talk.log.pop()
+            if call in ("STREAM.PURGE", "STREAM.MSG.DELETE"):
+                talk.done("STREAM.DELETE.T")
+        talk.api("STREAM.DELETE.T")
+
+    servers.play(scene)
+
+
+LISTS = ("CONSUMER.NAMES", "CONSUMER.LIST")
+
+
+def test_names(servers: Servers) -> None:
+    """Names that are too long, hold wildcards, white space or path separators: refused, and nothing is made."""
+
+    def scene(talk: Talk) -> None:
+        talk.done("STREAM.CREATE.T", {"name": "T", "subjects": ["T"]})
+        for name in NAMES:
+            token = name if name and not set(name) & set(".*> \t") else "X"
+            if name != "\u00e4":
+                talk.refused(f"STREAM.CREATE.{token}", {"name": name, "subjects": ["other"]})
+            for key in ("name", "durable_name"):
+                if token == "X" or "/" in name or "\\" in name:
+                    body = {"stream_name": "T", "config": {key: name}}
+                    for call in (f"CONSUMER.CREATE.T.{token}", f"CONSUMER.DURABLE.CREATE.T.{token}"):
+                        if "error" not in talk.api(call, body):
+                            talk.api(f"CONSUMER.DELETE.T.{token}")
+        assert talk.api("STREAM.NAMES")["streams"] == ["T"]
+        assert talk.api("CONSUMER.NAMES.T")["consumers"] == []
+        talk.done("STREAM.DELETE.T")
+
+    servers.play(scene)
