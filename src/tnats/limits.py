@@ -300,6 +300,10 @@ CONSUMER_RATE_BURST_BYTES = 1 * MIB
 CONSUMER_DELIVERIES_PER_PASS_MAX = 500
 """Messages one consumer sends before others get their turn."""
 
+PULL_BODY_BYTES_KNOWN = 256
+PULL_BODIES_KNOWN = 256
+"""Bodies of pull requests, so many of at most so many bytes, that are not parsed again."""
+
 CONSUMER_HELD_MSGS_MAX = 10_000
 """Messages that a bound per subject may hold back before the consumer stops looking further ahead."""
 

@@ -125,14 +125,14 @@ class IndexedStore:
     def size_of(self, seq: int) -> int:
         return self.index.size(seq) if self.index.place(seq) >= PLACE_MIN else 0
 
-    def content_size(self, seq: int) -> int:
-        """Bytes of header block and payload (a few more in files, where the index does not tell whether there are
-        headers).
+    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
+        """Bytes of subject, header block and payload of each message (a few more in files, where the index does not
+        tell whether there are headers).
         """
-        if self.index.place(seq) < PLACE_MIN:
-            return 0
-        subject = self.index.subject(seq)
-        return self.index.size(seq) - self.log.size_of(subject, b"", b"")
+        index, cost = self.index, self.log.size_of(b"", b"", b"")
+        if isinstance(seqs, range):
+            return [size - cost for size in index.sizes(seqs.start, len(seqs))]
+        return [index.size(seq) - cost for seq in seqs]
 
     # ------------------------------------------------------------------ search
 
@@ -177,13 +177,16 @@ class IndexedStore:
                 seq = self.index.next(filters[0], seq + 1)
             return _as_range(found)
         matches = self._matcher(filters)
+        look = count_max
         while len(found) < count_max:
-            live = self.index.live_run(seq, SHORT_RANGE)
+            live = self.index.live_run(seq, look)
             if not live:
                 break
             subjects = self.index.subjects_at(live)
-            found += [seq for seq, subject in zip(live, subjects, strict=True) if matches(subject)]
+            wanted = {subject for subject in dict.fromkeys(subjects) if matches(subject)}
+            found += [seq for seq, subject in zip(live, subjects, strict=True) if subject in wanted]
             seq = live.stop
+            look = min(2 * look, SHORT_RANGE)
         return _as_range(found[:count_max])
 
     def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
@@ -240,8 +243,12 @@ class IndexedStore:
     def load_run_nowait(self, seqs: Sequence[int]) -> list[Stored | None]:
         """As `MessageLog.load_run_nowait`."""
         recent = self._recent
-        if seqs[0] not in recent:
+        content = recent.get(seqs[0])
+        if content is None:
             return self.log.load_run_nowait(seqs)
+        if len(seqs) == 1:
+            is_there = self.index.place(seqs[0]) >= PLACE_MIN
+            return [(seqs[0], self.index.time_ns(seqs[0]), *content) if is_there else None]
         found: list[Stored | None] = []
         index = self.index
         for seq, place, time_ns in zip(seqs, index.places_of(seqs), index.times_of(seqs), strict=True):

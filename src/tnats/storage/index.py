@@ -151,13 +151,12 @@ class MessageIndex:
             if chunk.live == CHUNK_SIZE:
                 stop += slots_end - slot
                 continue
-            places = chunk.places
-            base = stop - slot
-            while slot < slots_end and places[slot] >= PLACE_MIN:
-                slot += 1
-            stop = base + slot
-            if slot < slots_end:
-                break
+            places = chunk.places[slot:slots_end]
+            if min(places) >= PLACE_MIN:
+                stop += len(places)
+                continue
+            stop += next(offset for offset, place in enumerate(places) if place < PLACE_MIN)
+            break
         return range(first, stop)
 
     def subjects_at(self, live: range) -> list[bytes]:

@@ -49,9 +49,9 @@ class ListIndex(ListStore):
     def seq_at_time(self, ts_ns: int) -> int:
         return min((seq for seq, one in self.held.items() if one.ts_ns >= ts_ns), default=self.last_seq + 1)
 
-    def content_size(self, seq: int) -> int:
-        found = self.held.get(seq)
-        return len(found.headers) + len(found.payload) if found else 0
+    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
+        held = [self.held[seq] for seq in seqs]
+        return [len(one.subject) + len(one.headers) + len(one.payload) for one in held]
 
 
 @attrs.frozen
@@ -123,7 +123,8 @@ class Rig:
                 continue
             for place, seq in enumerate(send.seqs):
                 reply = ack_reply(reply_prefix("S", "C"), send.behind(place), self.index.time_of(seq) or 0)
-                sends.append(Sent(send.target, seq, reply, send.headers_only, send.pin_id))
+                target = send.targets[place % len(send.targets)]
+                sends.append(Sent(target, seq, reply, send.headers_only, send.pin_id))
         return sends
 
     def store(self, subject: str = "s.a", payload: str = "x", count: int = 1) -> None:

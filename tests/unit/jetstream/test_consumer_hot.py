@@ -109,7 +109,7 @@ def test_a_bundle_has_what_is_delivered(
     for place, message in enumerate(messages):
         if message is not None:
             seq, time_ns, subject, headers, payload = message
-            one = Delivery(b"R", (seq,), deliveries, consumer_seq + place * step, pending - place * step)
+            one = Delivery((b"R",), (seq,), deliveries, consumer_seq + place * step, pending - place * step)
             reply = ack_reply(b"$JS.ACK.S.C.", one, time_ns)
             expected.append(Bundled(subject, reply, len(headers), headers + payload))
     assert list(unpack(bundle)) == expected

@@ -456,10 +456,10 @@ def test_headers_that_deliveries_add() -> None:
     """Headers only: the size instead of the body; pinned: the id; the message's own headers stay."""
     own = b"NATS/1.0\r\nA: b\r\n\r\n"
     message = (1, 5, b"s.a", own, b"xyz")
-    *_, block, payload = deliverable(Delivery(b"R", (1,), 1, 1, 0, headers_only=True, pin_id="pin7"), message)
+    *_, block, payload = deliverable(Delivery((b"R",), (1,), 1, 1, 0, headers_only=True, pin_id="pin7"), message)
     assert payload == b""
     assert [get_header(block, key) for key in (b"A", b"Nats-Msg-Size", b"Nats-Pin-Id")] == [b"b", b"3", b"pin7"]
-    assert deliverable(Delivery(b"R", (1,), 1, 1, 0), message) == message
+    assert deliverable(Delivery((b"R",), (1,), 1, 1, 0), message) == message
 
 
 # ------------------------------------------------------------------ extensions

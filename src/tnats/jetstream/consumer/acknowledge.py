@@ -47,8 +47,8 @@ class Acknowledgements:
             delivered = [place for place in zip(run.seqs, run.consumer_seqs, strict=True) if self._is_known(*place)]
             if delivered:
                 self.take_up_to(max(delivered)[0], now_ns)
-        for seq, consumer_seq, reply in run.replies:
-            self.confirm(seq, consumer_seq, reply)
+        if run.replies:
+            core.effects.acked_replies += [reply for *place, reply in run.replies if self._is_known(*place)]
 
     def take_up_to(self, seq: int, now_ns: int) -> None:
         """One acknowledgement of all messages up to `seq`."""

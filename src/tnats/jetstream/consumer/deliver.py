@@ -7,9 +7,7 @@ subject, a redelivery) a run is of one; there is one way to send.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from tnats.jetstream.api import advisories
 from tnats.jetstream.consumer import state
@@ -21,7 +19,6 @@ from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
 from tnats.jetstream.consumer.core import Core
 from tnats.jetstream.consumer.effects import Delivery, Status, status_block
 from tnats.jetstream.consumer.push import FlowControl, Pace
-from tnats.jetstream.consumer.requests import PullRequest
 from tnats.jetstream.consumer.state import stretches
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
@@ -79,7 +76,7 @@ class Deliveries:
             return
         left = CONSUMER_DELIVERIES_PER_PASS_MAX
         while left > 0:
-            seqs = self._next_run(left)
+            seqs = self._next_run(left if self._core.config.is_push else min(left, self._waiting.wanted_count()))
             if not seqs:
                 self._waiting.end_no_wait()
                 return
@@ -95,7 +92,7 @@ class Deliveries:
 
     def has_more(self, now_ns: int) -> bool:
         """Whether another pass could deliver at once."""
-        if not self._is_wanted() or not self._next_run(1) or self._next_send_ns > now_ns:
+        if not self._is_wanted() or self._next_send_ns > now_ns or not self._next_run(1):
             return False
         return self._flow_is_open() if self._core.config.is_push else self._waiting.eligible() is not None
 
@@ -143,20 +140,12 @@ class Deliveries:
         count = len(seqs)
         for place, request in enumerate(turns):
             count = min(count, place + len(turns) * request.messages_left)
-        seqs = seqs[:count]
-        self._send(seqs, self._deliveries(seqs, turns), now_ns)
+        targets = tuple(request.reply for request in turns)
+        if len(set(targets)) == 1:
+            targets = targets[:1]
+        self._send(self._delivery(targets, seqs[:count]), now_ns)
         self._waiting.served_in_turns(turns, count, now_ns)
         return count
-
-    def _deliveries(self, seqs: Sequence[int], turns: deque[PullRequest]) -> list[Delivery]:
-        """Messages for requests in turns, by target."""
-        targets = dict.fromkeys(request.reply for request in islice(turns, len(seqs)))
-        if len(targets) == 1:
-            return [self._delivery(turns[0].reply, seqs)]
-        size = len(turns)
-        if len(targets) == min(size, len(seqs)):
-            return [self._delivery(target, seqs[place::size], place, size) for place, target in enumerate(targets)]
-        return [self._delivery(turns[place % size].reply, (seq,), place) for place, seq in enumerate(seqs)]
 
     def _serve_one(self, seq: int, now_ns: int) -> int:
         """Send to the request that may have the message; 1, or 0 if none may."""
@@ -169,7 +158,7 @@ class Deliveries:
             ts_ns = core.index.time_of(seq) or 0
             if not self._may_send_at(ts_ns, seq, now_ns):
                 return 0
-            delivery = self._delivery(request.reply, (seq,))
+            delivery = self._delivery((request.reply,), (seq,))
             size = self._size_of(delivery)
             if request.bytes_left and size > request.bytes_left:
                 waiting.end(request, "409 Message Size Exceeds MaxBytes")
@@ -183,34 +172,42 @@ class Deliveries:
                     identity.account, identity.stream, identity.consumer, request.group, delivery.pin_id
                 )
             )
-        self._send((seq,), [delivery], now_ns)
+        self._send(delivery, now_ns)
         self._pace.sent(ts_ns, size, now_ns)
         waiting.served(request, size, now_ns)
         return 1
 
     def _push(self, seqs: Sequence[int], now_ns: int) -> int:
         """Send to the deliver subject; how many messages were sent, 0 if they have to wait."""
-        core = self._core
-        if self._pace.is_free and not core.config.flow_control:
-            self._send(seqs, [self._delivery(self._target, seqs)], now_ns)
-            self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
-            return len(seqs)
-        seq = seqs[0]
-        ts_ns = core.index.time_of(seq) or 0
-        if not self._flow_is_open() or not self._may_send_at(ts_ns, seq, now_ns):
+        core, flow = self._core, self.flow
+        if not self._flow_is_open():
             return 0
-        delivery = self._delivery(self._target, (seq,))
-        size = self._size_of(delivery)
-        self._send((seq,), [delivery], now_ns)
-        self._pace.sent(ts_ns, size, now_ns)
-        self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
+        if not self._pace.is_free:
+            seqs = seqs[:1]
+            ts_ns = core.index.time_of(seqs[0]) or 0
+            if not self._may_send_at(ts_ns, seqs[0], now_ns):
+                return 0
+            self._pace.sent(ts_ns, self._size_of(self._delivery((self._target,), seqs)), now_ns)
+        wants_answer = False
         if core.config.flow_control:
-            self.flow.sent(size)
-            if self.flow.wants_request():
-                flow_subject = self._flow_prefix + self._new_id().encode()
-                self.flow.request(flow_subject, seq)
-                core.effects.sends.append(Status(self._target, status_block("100 FlowControl Request"), flow_subject))
-        return 1
+            seqs, wants_answer = self._flowing(seqs)
+        self._send(self._delivery((self._target,), seqs), now_ns)
+        self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
+        if wants_answer:
+            flow_subject = self._flow_prefix + self._new_id().encode()
+            flow.request(flow_subject, seqs[-1])
+            core.effects.sends.append(Status(self._target, status_block("100 FlowControl Request"), flow_subject))
+        return len(seqs)
+
+    def _flowing(self, seqs: Sequence[int]) -> tuple[Sequence[int], bool]:
+        """Those that fit the window, which is open, and whether the last of them is to be answered."""
+        flow, delivery = self.flow, self._delivery((self._target,), seqs)
+        reply_size = len(ack_reply(self._ack_prefix, delivery, self._core.index.time_of(seqs[0]) or 0))
+        for count, size in enumerate(self._core.index.sizes_of(seqs), start=1):
+            flow.sent(size + reply_size)
+            if flow.wants_request() or not flow.is_open():
+                return seqs[:count], flow.wants_request()
+        return seqs, False
 
     def _flow_is_open(self) -> bool:
         return not self._core.config.flow_control or self.flow.is_open()
@@ -224,17 +221,16 @@ class Deliveries:
 
     # ------------------------------------------------------------------ sending
 
-    def _delivery(self, target: bytes, seqs: Sequence[int], place: int = 0, step: int = 1) -> Delivery:
-        """The next messages, from the one at `place` among them on, each `step` behind the other."""
+    def _delivery(self, targets: tuple[bytes, ...], seqs: Sequence[int]) -> Delivery:
+        """The next messages."""
         current, seq = self._core.state, seqs[0]
         is_again = seq in self._timers.ready
         return Delivery(
-            target,
+            targets,
             seqs,
             current.deliveries_of(seq) + 1 if is_again else 1,
-            current.delivered_consumer_seq + 1 + place,
-            self._ahead.undelivered() - (0 if is_again else 1 + place),
-            step,
+            current.delivered_consumer_seq + 1,
+            self._ahead.undelivered() - (not is_again),
             self._core.config.headers_only,
         )
 
@@ -242,11 +238,12 @@ class Deliveries:
         """Bytes that a delivery of one message counts: subject, reply, headers and payload."""
         index, seq = self._core.index, delivery.seqs[0]
         reply = ack_reply(self._ack_prefix, delivery, index.time_of(seq) or 0)
-        return len(index.subject_of(seq) or b"") + len(reply) + index.content_size(seq)
+        return index.sizes_of((seq,))[0] + len(reply)
 
-    def _send(self, seqs: Sequence[int], deliveries: list[Delivery], now_ns: int) -> None:
-        """Have them sent, and note it: in the place where we are, the log, and the timers."""
-        core, first = self._core, seqs[0]
+    def _send(self, delivery: Delivery, now_ns: int) -> None:
+        """Have messages sent, and note it: in the place where we are, the log, and the timers."""
+        core, seqs = self._core, delivery.seqs
+        first = seqs[0]
         is_again = first in self._timers.ready
         if is_again:
             del self._timers.ready[first]
@@ -269,4 +266,4 @@ class Deliveries:
             core.effects.done += seqs
         core.last_delivered_ns = wall_ns
         core.last_activity_ns = now_ns
-        core.effects.sends += deliveries
+        core.effects.sends.append(delivery)

@@ -15,29 +15,30 @@ from tnats.wire.headers import set_header
 
 @attrs.define
 class Delivery:
-    """Send messages of the stream to `target`, each under its own subject, with a reply subject to acknowledge it.
+    """Send messages of the stream, each under its own subject, with a reply subject to acknowledge it.
 
-    The reply subjects carry `deliveries`, and for the first message `consumer_seq` and `pending`: how many are not yet
-    delivered then. For each further one these are `step` more and less. `pin_id`: value of a Nats-Pin-Id header to
-    add, empty for none.
+    They go to `targets` in turns. The reply subjects carry `deliveries`, and for the first message `consumer_seq` and
+    `pending`: how many are not yet delivered then; for each further one these are one more and one less. `pin_id`:
+    value of a Nats-Pin-Id header to add, empty for none.
     """
 
-    target: bytes
+    targets: tuple[bytes, ...]
     seqs: Sequence[int]
     deliveries: int
     consumer_seq: int
     pending: int
-    step: int = 1
     headers_only: bool = False
     pin_id: str = ""
 
     def behind(self, count: int) -> Delivery:
         """What is left when the first `count` messages are sent."""
+        first = count % len(self.targets)
         return attrs.evolve(
             self,
+            targets=self.targets[first:] + self.targets[:first],
             seqs=self.seqs[count:],
-            consumer_seq=self.consumer_seq + count * self.step,
-            pending=self.pending - count * self.step,
+            consumer_seq=self.consumer_seq + count,
+            pending=self.pending - count,
         )
 
 

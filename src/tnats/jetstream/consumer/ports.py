@@ -41,5 +41,5 @@ class StreamIndex(Protocol):
     def time_of(self, seq: int) -> int | None:
         """The message's time in ns, None if there is no such message."""
 
-    def content_size(self, seq: int) -> int:
-        """Bytes of its header block and payload, 0 if there is no such message."""
+    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
+        """Bytes of subject, header block and payload of each of these messages, which are there."""

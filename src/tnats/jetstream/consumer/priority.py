@@ -68,7 +68,7 @@ class PriorityGroups:
 
     def next_deadline_ns(self) -> int | None:
         """When the next pin ends."""
-        return min((pin.expires_ns for pin in self.pins.values()), default=None)
+        return min(pin.expires_ns for pin in self.pins.values()) if self.pins else None
 
     def expire(self, now_ns: int) -> list[str]:
         """End the pins of silent clients; their groups."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 
 import attrs
 
 from tnats.jetstream.api.fields import BOOL, DURATION, INT, TEXT, DecodeError, decode, row
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
+from tnats.limits import PULL_BODIES_KNOWN, PULL_BODY_BYTES_KNOWN
 
 PRIORITY_MAX = 9
 
 
-@attrs.define
+@attrs.frozen
 class PullBody:
     """The JSON of a pull request; unknown keys are passed over."""
 
@@ -55,7 +57,14 @@ class PullRequest:
 
 
 def parse_body(body: bytes) -> PullBody:
-    """What a request asks for: JSON, a number, or nothing, which means one message; so does what cannot be read."""
+    """What a request asks for: JSON, a number, or nothing, which means one message; so does what cannot be read.
+
+    Clients ask for the same again and again: what short bodies say is remembered.
+    """
+    return _parse_known(body) if len(body) <= PULL_BODY_BYTES_KNOWN else _parse_body(body)
+
+
+def _parse_body(body: bytes) -> PullBody:
     text = body.strip()
     if text.isascii() and text.isdigit():
         return PullBody(batch=min(int(text[:19]), 2**62))
@@ -65,6 +74,9 @@ def parse_body(body: bytes) -> PullBody:
         return decode(PullBody, text, strict=False)
     except DecodeError:
         return PullBody(batch=1)
+
+
+_parse_known = lru_cache(PULL_BODIES_KNOWN)(_parse_body)
 
 
 def refusal(body: PullBody, config: ConsumerConfig, pins: dict[str, str]) -> str | None:

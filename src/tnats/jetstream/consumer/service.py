@@ -317,8 +317,8 @@ class ConsumerService:
         self.host.log.warn(f"JetStream consumer '{self.stream.name} > {self.name}': {error}")
 
     def _follow(self, after: _After) -> None:
-        for reply in after.replies:
-            self._client.publish(reply, b"")
+        if after.replies:
+            self._client.publish_all([(reply, b"") for reply in after.replies])
         if after.letters:
             self._outbox.put(after.letters)
 
@@ -385,8 +385,20 @@ class ConsumerService:
         """Send the first messages of a delivery; None is one that is gone."""
         if send.headers_only or send.pin_id:
             messages = [message and deliverable(send, message) for message in messages]
-        bundle = bundle_of(self._ack_prefix, send.deliveries, send.consumer_seq, send.pending, send.step, messages)
-        self._client.send_bundle(send.target, bundle)
+        targets = send.targets
+        if len(set(targets)) < len(targets):  # several requests of one client: it gets its messages in order
+            for place, message in enumerate(messages):
+                self._send_bundle(send, targets[place % len(targets)], place, 1, [message])
+            return
+        for place, target in enumerate(targets[: len(messages)]):
+            self._send_bundle(send, target, place, len(targets), messages[place :: len(targets)])
+
+    def _send_bundle(self, send: Delivery, target: bytes, place: int, step: int, messages: list[Stored | None]) -> None:
+        """Send those of a delivery's messages, from the one at `place` on each `step`-th, that go to one target."""
+        bundle = bundle_of(
+            self._ack_prefix, send.deliveries, send.consumer_seq + place, send.pending - place, step, messages
+        )
+        self._client.send_bundle(target, bundle)
 
 
 async def open_consumer(

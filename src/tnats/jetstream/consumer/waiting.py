@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tnats.jetstream.consumer import requests
 from tnats.jetstream.consumer.ack_timers import AckTimers
@@ -75,6 +75,11 @@ class WaitingRequests:
         return self._ahead.undelivered() + len(self._timers.ready)
 
     # ------------------------------------------------------------------ turns
+
+    def wanted_count(self) -> int:
+        """How many messages can be of use at once: at least one."""
+        turns = self.turns()
+        return sum([request.messages_left for request in turns]) if turns is not None else 1
 
     def turns(self) -> deque[PullRequest] | None:
         """The requests that get the next messages in turns, if nothing but the number that each wants matters."""
@@ -173,10 +178,12 @@ class WaitingRequests:
                 self._core.status(request.reply, "100 Idle Heartbeat", *headers)
                 request.heartbeat_due_ns = now_ns + request.heartbeat_ns
 
-    def deadlines(self) -> Iterator[int | None]:
+    def deadlines(self) -> list[int | None]:
         """When there is something to do, for each of several reasons; None: not by itself."""
-        yield self.groups.next_deadline_ns()
-        for request in self._queue:
-            yield request.expires_ns
-            if request.heartbeat_ns:
-                yield request.heartbeat_due_ns
+        deadlines = [self.groups.next_deadline_ns()]
+        if len(self._queue):
+            for request in self._queue:
+                deadlines.append(request.expires_ns)
+                if request.heartbeat_ns:
+                    deadlines.append(request.heartbeat_due_ns)
+        return deadlines
