@@ -292,6 +292,7 @@ async def test_what_was_fetched_ahead_goes_back(server: Target) -> None:
         assert sorted(int(message.data) for message in rest) == list(range(1, 10))
 
 
+@pytest.mark.slow
 async def test_a_stream_of_messages_ends_with_its_consumer(server: Target) -> None:
     """The iteration outlives requests that end, and raises when the consumer is removed."""
     async with fresh(server) as js:
@@ -374,6 +375,7 @@ async def test_priority_groups(server: Target) -> None:
             assert [message.data for message in await pinned.fetch(1, group="g", timeout_s=2)] == [b"2"]
 
 
+@pytest.mark.slow
 async def test_pushed_messages_under_flow_control(server: Target) -> None:
     """More bytes than any window come whole and in order to a reader that is slow; the end of the consumer shows."""
     async with fresh(server) as js:

@@ -111,6 +111,7 @@ async def test_keys_and_the_removal_of_marks(server: Target) -> None:
         assert (await kv.status()).value_count == 3
 
 
+@pytest.mark.slow
 async def test_many_keys_are_listed(server: Target) -> None:
     """Thousands of keys come whole and in order, by name and by filter."""
     async with fresh(server) as js:
@@ -174,6 +175,7 @@ async def test_watching(server: Target) -> None:
                 assert scope.cancelled_caught
 
 
+@pytest.mark.slow
 async def test_lifetimes_and_their_marks(server: Target) -> None:
     """A key with a lifetime ends and leaves a mark that watchers see; the mark of a purge can end too (ADR-48)."""
     async with fresh(server) as js:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -217,14 +218,15 @@ async def scene(stage: Stage, history: int, plan: list[Step]) -> None:
         assert [entry for entry in must_see if entry in got] == must_see
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings().max_examples // 5)
 @given(st.integers(0, 1000), st.integers(1, 3), st.lists(steps, max_size=25))
 def test_a_bucket_is_what_its_model_is(seed: int, history: int, plan: list[Step]) -> None:
     """Every call has the model's outcome, across restarts too; watchers miss nothing that is kept, invent nothing."""
     play(seed, lambda stage: scene(stage, history, plan)).unwrap()
 
 
-@settings(max_examples=5, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=settings().max_examples // 20)
 @given(st.integers(0, 1000))
 def test_compare_and_set_counts_exactly(seed: int) -> None:
     """Increments by compare-and-set from several clients, while the server dies and comes back, are never lost."""
