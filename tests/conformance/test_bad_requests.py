@@ -180,7 +180,7 @@ def test_other_bodies(servers: Servers, call: str) -> None:
             bodies += [(path, value, body_with(path, value, beside)) for path, _ in paths(record) for value in VALUES]
         for path, value, body in bodies:
             kept = len(talk.log)
-            make(talk, allow_direct=True, storage="memory")
+            make(talk, allow_direct=True, storage="memory" if call == "STREAM.PURGE" else "file")
             if talk.state("T") == (0, 0, 0):
                 talk.flood(["T"] * 6, b"x")
                 talk.done("STREAM.PURGE.T", {"seq": 3})

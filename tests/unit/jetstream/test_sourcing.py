@@ -318,3 +318,53 @@ def test_a_way_that_breaks_now_and_then() -> None:
                 assert [payload for _, _, payload in await held(client, name)] == wanted, name
 
     play(1, scene).unwrap()
+
+
+def test_starts_filters_and_transforms_of_a_mirror() -> None:
+    """A mirror begins where it is told, takes what its filters match, renames, and keeps the sequences of its origin."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            for number in range(1, 11):
+                await publish(client, f"o.{number % 2}", b"%d" % number)
+                await stage.sleep(0.01)
+            origin: Any = await call(client, "STREAM.MSG.GET.O", {"seq": 6})
+            await make(client, "S", mirror={"name": "O", "opt_start_seq": 8})
+            await make(client, "T", mirror={"name": "O", "opt_start_time": origin["message"]["time"]})
+            await make(client, "F", mirror={"name": "O", "filter_subject": "o.1"})
+            renamed = [{"src": "o.0", "dest": "even.0"}, {"src": "o.1", "dest": ""}]
+            await make(client, "R", mirror={"name": "O", "subject_transforms": renamed})
+            await stage.sleep(3)
+            assert [seq for seq, _, _ in await held(client, "S")] == [8, 9, 10]
+            assert [seq for seq, _, _ in await held(client, "T")] == [6, 7, 8, 9, 10]
+            assert [seq for seq, _, _ in await held(client, "F")] == [1, 3, 5, 7, 9]
+            assert [subject for _, subject, _ in await held(client, "R")] == ["o.1", "even.0"] * 5
+            for name in "STFR":
+                assert all(str(seq) == payload for seq, _, payload in await held(client, name))
+
+    play(1, scene).unwrap()
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_an_origin_lets_go_of_what_was_taken(retention: str) -> None:
+    """A work queue or an interest stream keeps what its only reader, a source of another stream, has not stored, and
+    nothing else.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"], retention=retention)
+            await make(client, "T", sources=[{"name": "O"}], discard="new", max_msgs=5)
+            await stage.sleep(3)
+            for number in range(8):
+                await publish(client, "o.1", b"%d" % number)
+            await stage.sleep(3)
+            assert [payload for _, _, payload in await held(client, "T")] == [*"01234"]
+            assert [payload for _, _, payload in await held(client, "O")][-3:] == [*"567"]
+            await call(client, "STREAM.PURGE.T")
+            await stage.sleep(3)
+            assert [payload for _, _, payload in await held(client, "T")] == [*"567"]
+            assert await held(client, "O") == []
+
+    play(1, scene).unwrap()
