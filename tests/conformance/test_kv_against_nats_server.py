@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conformance.test_client_against_nats_server import RealServer, real_server
@@ -13,4 +14,10 @@ from tests.live.kv_scenes import *  # noqa: F403 - the tests themselves
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     folder = tmp_path_factory.mktemp("nats")
     with real_server(folder, f'jetstream {{ store_dir: "{folder}" }}') as server:
+        yield server
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RealServer]:
+    with real_server(tmp_path, f'jetstream {{ store_dir: "{tmp_path}", domain: hub }}') as server:
         yield server

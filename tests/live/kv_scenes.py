@@ -1,4 +1,7 @@
-"""What `tnats.client.kv` must be able to do with any NATS server. See `jetstream_client_scenes` for how it is run."""
+"""What `tnats.client.kv` must be able to do with any NATS server. See `jetstream_client_scenes` for how it is run.
+
+Beside `server` it needs `hub`, a server with the JetStream domain `hub`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,19 @@ import pytest
 import trio
 from tests.live.jetstream_client_scenes import Target, fresh
 
-from tnats.client import ClientError
-from tnats.client.jetstream import NameInUse, Republish, StreamNotFound, StreamSource, WrongLastSequence
+from tnats.client import ClientError, NoResponders, connect
+from tnats.client.jetstream import (
+    AckPolicy,
+    ConsumerConfig,
+    JetStream,
+    JetStreamUnavailable,
+    NameInUse,
+    Republish,
+    StreamConfig,
+    StreamNotFound,
+    StreamSource,
+    WrongLastSequence,
+)
 from tnats.client.kv import (
     BucketConfig,
     Entry,
@@ -22,6 +36,7 @@ from tnats.client.kv import (
     open_bucket,
     update_bucket,
 )
+from tnats.client.object_store import StoreConfig, create_store
 
 
 def brief(entry: Entry | None) -> tuple[str, bytes, int, str] | None:
@@ -236,3 +251,26 @@ def test_operations_by_header() -> None:
     assert operation_of({"Nats-Marker-Reason": ["MaxAge"]}) is Operation.PURGE
     assert operation_of({"KV-Operation": ["DEL"]}) is Operation.DELETE
     assert operation_of({"Other": ["x"]}) is Operation.PUT
+
+
+async def test_a_domain_is_reached_by_its_name(hub: Target) -> None:
+    """Buckets, objects and streams of the domain `hub`; another domain is told to be nowhere."""
+    async with connect(hub.url) as client:
+        js = JetStream(client, domain="hub")
+        kv = await create_bucket(js, BucketConfig("b"))
+        assert await kv.put("a", b"1") == 1
+        assert await kv.update("a", b"2", 1) == 2
+        assert (await kv.get("a")).value == b"2"
+        assert await kv.keys() == ["a"]
+        await delete_bucket(js, "b")
+        with pytest.raises(NoResponders):
+            await js.publish("$JS.hub.API.$KV.b.a", b"3", retries=0)
+        store = await create_store(js, StoreConfig("o"))
+        await store.put("x", bytes(1000))
+        assert await store.get_bytes("x") == bytes(1000)
+        stream = await js.create_stream(StreamConfig("S", subjects=["s"]))
+        assert (await js.publish("s", b"1")).domain == "hub"
+        consumer = await stream.create_consumer(ConsumerConfig(ack_policy=AckPolicy.EXPLICIT))
+        await (await consumer.next()).ack_sync()
+        with pytest.raises(JetStreamUnavailable):
+            await JetStream(client, domain="nowhere").account_info()

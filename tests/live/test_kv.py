@@ -17,3 +17,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
     folder: Path = tmp_path_factory.mktemp("store")
     with tnats.testing.serve(f'jetstream {{ store_dir: "{folder}" }}') as server:
         yield server
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    with tnats.testing.serve(f'jetstream {{ store_dir: "{tmp_path}", domain: hub }}') as server:
+        yield server

@@ -29,6 +29,7 @@ from tnats.jetstream.consumer.outbox import Post
 from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.consumer.waiting import CONSUMER_DELETED
+from tnats.jetstream.domain import DomainNames
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
 from tnats.jetstream.ports import Bus, Client
@@ -65,6 +66,8 @@ class AccountService:
         self._post = Post(bus, host.nuid)
         self._acks: Client | None = None
         self._pulls = bus.client("pulls", self._on_pulls)
+        domain = host.options.domain
+        self._domain_names = DomainNames(bus, domain) if domain else None
         bus.on_interest(self._on_interest)
 
     @property
@@ -75,6 +78,8 @@ class AccountService:
         """Serve acknowledgements; streams and consumers begin their work."""
         self._acks = self.bus.funnel("acks", PREFIX, self._on_acks)
         self._sender.subscribe(FLOW_PREFIX + b">")
+        if self._domain_names is not None:
+            self._domain_names.start()
         for stream in self.streams.values():
             self._start(stream)
             for consumer in stream.consumers.values():
@@ -86,7 +91,7 @@ class AccountService:
 
     def stop(self) -> None:
         """Take in nothing more."""
-        for client in (self._acks, self._sender, self._pulls, self._direct):
+        for client in (self._acks, self._sender, self._pulls, self._direct, self._domain_names):
             if client is not None:
                 client.close()
         self._post.close()
