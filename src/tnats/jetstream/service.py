@@ -146,7 +146,7 @@ class JetStream:
             self.reload(self.options)
             await self._store.settle()
             calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
-            self.api = ApiService(host, {call: handler for each in calls for call, handler in each.handlers().items()})
+            self.api = ApiService(host, {call: served for each in calls for call, served in each.handlers().items()})
             nursery.start_soon(host.timers.run)
             nursery.start_soon(self.api.run)
             for account in self.accounts.values():

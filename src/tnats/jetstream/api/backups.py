@@ -14,7 +14,7 @@ from tnats.jetstream.api.messages import (
     StreamCreated,
     encode_answer,
 )
-from tnats.jetstream.api.service import Answer, Handler, Request
+from tnats.jetstream.api.service import Refused, Request, Served
 from tnats.jetstream.api.streams import stream_info, stream_state
 from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
 from tnats.jetstream.backup.receiving import Restore
@@ -32,50 +32,46 @@ class BackupCalls:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._strict = host.options.is_strict
         self._under_way_count = 0
 
-    def handlers(self) -> dict[Call, Handler]:
-        return {Call.STREAM_SNAPSHOT: self.snapshot, Call.STREAM_RESTORE: self.restore}
+    def handlers(self) -> dict[Call, Served]:
+        return {
+            Call.STREAM_SNAPSHOT: Served(self.snapshot, SnapshotAnswer),
+            Call.STREAM_RESTORE: Served(self.restore, RestoreAnswer),
+        }
 
-    async def snapshot(self, request: Request) -> Answer:
+    async def snapshot(self, request: Request) -> object:
         if request.is_empty:
-            return SnapshotAnswer(), errors.BAD_REQUEST()
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return SnapshotAnswer(), errors.STREAM_NOT_FOUND()
-        wanted = request.decode(JSApiStreamSnapshotRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return SnapshotAnswer(), wanted
+            raise Refused(errors.BAD_REQUEST())
+        stream = request.stream()
+        wanted = request.decode(JSApiStreamSnapshotRequest)
         deliver = to_bytes(wanted.deliver_subject)
         if not is_valid_literal(deliver) or any(byte in b" \t\r\n\f" for byte in deliver):
-            return SnapshotAnswer(), errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
+            raise Refused(errors.SNAPSHOT_DELIVER_SUBJECT_INVALID())
         if self._under_way_count >= BACKUPS_MAX:
-            return SnapshotAnswer(), errors.STREAM_SNAPSHOT(err=TOO_MANY)
+            raise Refused(errors.STREAM_SNAPSHOT(err=TOO_MANY))
         state = stream_state(stream)
         self._begin(BackupSender(self._host, stream, wanted, state).run)
-        return SnapshotAnswer(stream.config, state), None
+        return SnapshotAnswer(stream.config, state)
 
-    async def restore(self, request: Request) -> Answer:
+    async def restore(self, request: Request) -> object:
         if request.is_empty:
-            return RestoreAnswer(), errors.BAD_REQUEST()
-        wanted = request.decode(JSApiStreamRestoreRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return RestoreAnswer(), wanted
+            raise Refused(errors.BAD_REQUEST())
+        wanted = request.decode(JSApiStreamRestoreRequest)
         config = wanted.config
         config.name = config.name or request.address.stream
         if config.name != request.address.stream:
-            return RestoreAnswer(), errors.STREAM_MISMATCH()
+            raise Refused(errors.STREAM_MISMATCH())
         if config.name in request.account.streams:
-            return RestoreAnswer(), errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+            raise Refused(errors.STREAM_NAME_EXIST_RESTORE_FAILED())
         checked = request.account.check_new_stream(config)
         if isinstance(checked, ApiError):
-            return RestoreAnswer(), checked
+            raise Refused(checked)
         if self._under_way_count >= BACKUPS_MAX:
-            return RestoreAnswer(), errors.STREAM_RESTORE(err=TOO_MANY)
+            raise Refused(errors.STREAM_RESTORE(err=TOO_MANY))
         restore = Restore(self._host, request.account, checked, _last_answer)
         self._begin(restore.run)
-        return RestoreAnswer(restore.subject), None
+        return RestoreAnswer(restore.subject)
 
     def _begin(self, run: Callable[[], Awaitable[None]]) -> None:
         self._under_way_count += 1

@@ -24,7 +24,7 @@ from tnats.jetstream.api.messages import (
     Success,
     page,
 )
-from tnats.jetstream.api.service import Answer, Handler, Request
+from tnats.jetstream.api.service import Refused, Request, Served
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.consumer.config import CreateConsumerRequest
 from tnats.jetstream.consumer.rules import check_group_name, check_request_names
@@ -39,29 +39,26 @@ class ConsumerCalls:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._strict = host.options.is_strict
 
-    def handlers(self) -> dict[Call, Handler]:
+    def handlers(self) -> dict[Call, Served]:
         return {
-            Call.CONSUMER_CREATE: self.create,
-            Call.CONSUMER_CREATE_NAMED: self.create,
-            Call.CONSUMER_DURABLE_CREATE: self.create,
-            Call.CONSUMER_NAMES: self.names,
-            Call.CONSUMER_LIST: self.list,
-            Call.CONSUMER_INFO: self.info,
-            Call.CONSUMER_DELETE: self.delete,
-            Call.CONSUMER_PAUSE: self.pause,
-            Call.CONSUMER_RESET: self.reset,
-            Call.CONSUMER_UNPIN: self.unpin,
+            Call.CONSUMER_CREATE: Served(self.create, ConsumerAnswer),
+            Call.CONSUMER_CREATE_NAMED: Served(self.create, ConsumerAnswer),
+            Call.CONSUMER_DURABLE_CREATE: Served(self.create, ConsumerAnswer),
+            Call.CONSUMER_NAMES: Served(self.names, ConsumerNames),
+            Call.CONSUMER_LIST: Served(self.list, ConsumerList),
+            Call.CONSUMER_INFO: Served(self.info, ConsumerAnswer),
+            Call.CONSUMER_DELETE: Served(self.delete, Success),
+            Call.CONSUMER_PAUSE: Served(self.pause, ConsumerPaused),
+            Call.CONSUMER_RESET: Served(self.reset, ConsumerReset),
+            Call.CONSUMER_UNPIN: Served(self.unpin, Empty),
         }
 
-    async def create(self, request: Request) -> Answer:
-        wanted = request.decode(CreateConsumerRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return ConsumerAnswer(), wanted
+    async def create(self, request: Request) -> object:
+        wanted = request.decode(CreateConsumerRequest)
         address = request.address
         if wanted.stream_name != address.stream:
-            return ConsumerAnswer(), errors.STREAM_MISMATCH()
+            raise Refused(errors.STREAM_MISMATCH())
         error = check_request_names(
             wanted.config,
             subject_name=address.consumer,
@@ -69,101 +66,73 @@ class ConsumerCalls:
             expects_durable=address.call == Call.CONSUMER_DURABLE_CREATE,
         )
         if error is not None:
-            return ConsumerAnswer(), error
-        stream = request.account.streams.get(address.stream)
-        if stream is None:
-            return ConsumerAnswer(), errors.STREAM_NOT_FOUND()
+            raise Refused(error)
+        stream = request.stream()
         outcome = await request.account.create_consumer(stream, wanted)
         if isinstance(outcome, ApiError):
-            return ConsumerAnswer(), outcome
-        return ConsumerAnswer(consumer_info(outcome)), None
+            raise Refused(outcome)
+        return ConsumerAnswer(consumer_info(outcome))
 
-    async def names(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumersRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return ConsumerNames(), wanted
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return ConsumerNames(), errors.STREAM_NOT_FOUND()
+    async def names(self, request: Request) -> object:
+        wanted = request.decode(JSApiConsumersRequest, is_optional=True)
+        stream = request.stream()
         shown, offset = page(sorted(stream.consumers), wanted.offset, NAMES_PAGE)
-        return ConsumerNames(len(stream.consumers), offset, NAMES_PAGE, shown), None
+        return ConsumerNames(len(stream.consumers), offset, NAMES_PAGE, shown)
 
-    async def list(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumersRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return ConsumerList(), wanted
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return ConsumerList(), errors.STREAM_NOT_FOUND()
+    async def list(self, request: Request) -> object:
+        wanted = request.decode(JSApiConsumersRequest, is_optional=True)
+        stream = request.stream()
         shown, offset = page(sorted(stream.consumers), wanted.offset, LIST_PAGE)
         infos = [consumer_info(stream.consumers[name], with_levels=False) for name in shown]
-        return ConsumerList(len(stream.consumers), offset, LIST_PAGE, infos), None
+        return ConsumerList(len(stream.consumers), offset, LIST_PAGE, infos)
 
-    async def info(self, request: Request) -> Answer:
+    async def info(self, request: Request) -> object:
         if not request.is_empty:
-            return ConsumerAnswer(), errors.NOT_EMPTY_REQUEST()
-        consumer = self._find(request)
-        if isinstance(consumer, ApiError):
-            return ConsumerAnswer(), consumer
-        return ConsumerAnswer(consumer_info(consumer)), None
+            raise Refused(errors.NOT_EMPTY_REQUEST())
+        consumer = request.consumer()
+        return ConsumerAnswer(consumer_info(consumer))
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: Request) -> object:
         if not request.is_empty:
-            return Success(), errors.NOT_EMPTY_REQUEST()
-        consumer = self._find(request)
-        if isinstance(consumer, ApiError):
-            return Success(), consumer
+            raise Refused(errors.NOT_EMPTY_REQUEST())
+        consumer = request.consumer()
         error = await request.account.delete_consumer(consumer.stream, consumer)
-        return Success(error is None), error
+        if error is not None:
+            raise Refused(error)
+        return Success(True)
 
-    async def pause(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumerPauseRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return ConsumerPaused(), wanted
-        consumer = self._find(request)
-        if isinstance(consumer, ApiError):
-            return ConsumerPaused(), consumer
+    async def pause(self, request: Request) -> object:
+        wanted = request.decode(JSApiConsumerPauseRequest, is_optional=True)
+        consumer = request.consumer()
         until_ns = wanted.pause_until_ns
         error = await request.account.pause_consumer(consumer, until_ns)
         if error is not None:
-            return ConsumerPaused(), error
+            raise Refused(error)
         info = consumer.info()
-        return ConsumerPaused(info.paused, until_ns, info.pause_remaining_ns), None
+        return ConsumerPaused(info.paused, until_ns, info.pause_remaining_ns)
 
-    async def reset(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiConsumerResetRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return ConsumerReset(), wanted
-        consumer = self._find(request)
-        if isinstance(consumer, ApiError):
-            return ConsumerReset(), consumer
+    async def reset(self, request: Request) -> object:
+        wanted = request.decode(JSApiConsumerResetRequest)
+        consumer = request.consumer()
         effects, outcome = consumer.machine.reset(wanted.seq, self._host.mono_ns())
         consumer.carry_out(effects)
         if isinstance(outcome, ApiError):
-            return ConsumerReset(), outcome
-        return ConsumerReset(consumer_info(consumer), outcome), None
+            raise Refused(outcome)
+        return ConsumerReset(consumer_info(consumer), outcome)
 
-    async def unpin(self, request: Request) -> Answer:
+    async def unpin(self, request: Request) -> object:
         if not request.body:
-            return Empty(), errors.INVALID_JSON(err="unexpected end of JSON input")
-        wanted = request.decode(JSApiConsumerUnpinRequest, strict=False)
-        if isinstance(wanted, ApiError):
-            return Empty(), wanted
+            raise Refused(errors.INVALID_JSON(err="unexpected end of JSON input"))
+        wanted = request.decode(JSApiConsumerUnpinRequest, is_lenient=True)
         error = check_group_name(wanted.group) if wanted.group else GROUP_MISSING
-        consumer = error or self._find(request)
-        if isinstance(consumer, ApiError):
-            return Empty(), consumer
+        if error is not None:
+            raise Refused(error)
+        consumer = request.consumer()
         outcome = consumer.machine.unpin(wanted.group, self._host.mono_ns())
         if isinstance(outcome, ApiError):
-            return Empty(), outcome
+            raise Refused(outcome)
         consumer.carry_out(outcome)
-        return Empty(), None
-
-    def _find(self, request: Request) -> ConsumerService | ApiError:
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return errors.STREAM_NOT_FOUND()
-        return stream.consumers.get(request.address.consumer) or errors.CONSUMER_NOT_FOUND()
+        return Empty()
 
 
 def consumer_info(consumer: ConsumerService, *, with_levels: bool = True) -> ConsumerInfo:

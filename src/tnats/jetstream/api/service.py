@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 import trio
@@ -28,6 +28,8 @@ from tnats.wire.headers import get_header
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
+    from tnats.jetstream.consumer.service import ConsumerService
+    from tnats.jetstream.stream.service import StreamService
 
 T = TypeVar("T")
 
@@ -43,6 +45,14 @@ SUBJECTS = (
 exist finds no responders."""
 
 
+class Refused(Exception):
+    """Ends the handling of a request: the error of its answer."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.description)
+        self.error = error
+
+
 @attrs.define(eq=False)
 class Request:
     """One request. `body`: without headers."""
@@ -54,35 +64,55 @@ class Request:
     headers: bytes
     body: bytes
     answer: Callable[[bytes], None]
+    is_strict: bool
+    """Unknown fields of the body are errors."""
 
     @property
     def is_empty(self) -> bool:
         """Whether the body says nothing."""
         return self.body in (b"", b"{}")
 
-    def decode(self, record: type[T], *, strict: bool, is_optional: bool = False) -> T | ApiError:
-        """The body as a record, or the error of the answer. `is_optional`: what does not look like one says nothing."""
+    def decode(self, record: type[T], *, is_optional: bool = False, is_lenient: bool = False) -> T:
+        """The body as a record. Raises Refused.
+
+        `is_optional`: what does not look like one says nothing; `is_lenient`: unknown fields are never errors.
+        """
         if is_optional and self.body.lstrip()[:1] not in (b"{", b"["):
             return record()
         try:
-            return fields.decode(record, self.body, strict=strict)
+            return fields.decode(record, self.body, strict=self.is_strict and not is_lenient)
         except fields.DecodeError as error:
-            return errors.INVALID_JSON(err=error)
+            raise Refused(errors.INVALID_JSON(err=error)) from None
+
+    def stream(self) -> StreamService:
+        """The stream that the subject names. Raises Refused."""
+        found = self.account.streams.get(self.address.stream)
+        if found is None:
+            raise Refused(errors.STREAM_NOT_FOUND())
+        return found
+
+    def consumer(self) -> ConsumerService:
+        """The consumer that the subject names. Raises Refused."""
+        found = self.stream().consumers.get(self.address.consumer)
+        if found is None:
+            raise Refused(errors.CONSUMER_NOT_FOUND())
+        return found
 
 
-Answer = tuple[Any, ApiError | None]
-"""Body of the answer, and its error."""
+@attrs.frozen
+class Served:
+    """How a call is served: `handle` gives the body of the answer or raises Refused, `blank` that of a refusal."""
 
-Handler = Callable[[Request], Awaitable["Answer | None"]]
-"""None: answered by itself."""
+    handle: Callable[[Request], Awaitable[object]]
+    blank: Callable[[], object]
 
 
 class ApiService:
     """See the module's text."""
 
-    def __init__(self, host: Host, handlers: dict[Call, Handler]) -> None:
+    def __init__(self, host: Host, calls: dict[Call, Served]) -> None:
         self._host = host
-        self._handlers = handlers
+        self._calls = calls
         self._changes: deque[Request] = deque()
         self._reads: deque[Request] = deque()
         self._work = trio.Event()
@@ -122,7 +152,9 @@ class ApiService:
             if message.reply:
                 client.publish(message.reply, payload)
 
-        request = Request(account, address, subject, message.reply, message.data[:size], message.data[size:], answer)
+        head, body = message.data[:size], message.data[size:]
+        is_strict = self._host.options.is_strict
+        request = Request(account, address, subject, message.reply, head, body, answer, is_strict)
         if address.call in INFO_CALLS:
             self._put(self._reads, request, self._host.options.info_requests_max)
         else:
@@ -151,24 +183,27 @@ class ApiService:
     async def _serve(self, request: Request) -> None:
         self.inflight = 1
         try:
-            outcome = await self._handle(request)
-            if outcome is not None:
-                self.respond(request, *outcome)
+            await self._answer(request)
         except Exception as bug:
             self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
         finally:
             self.inflight = 0
 
-    async def _handle(self, request: Request) -> Answer | None:
-        call = request.address.call
-        handler = self._handlers.get(call)
-        if handler is None:
-            return Empty(), errors.CLUSTER_REQUIRED()
-        if request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
-            return Empty(), errors.REQUIRED_API_LEVEL()
-        return await handler(request)
+    async def _answer(self, request: Request) -> None:
+        served = self._calls.get(request.address.call)
+        if served is None:
+            self._respond(request, Empty(), errors.CLUSTER_REQUIRED())
+        elif request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
+            self._respond(request, Empty(), errors.REQUIRED_API_LEVEL())
+        else:
+            try:
+                body = await served.handle(request)
+            except Refused as refused:
+                self._respond(request, served.blank(), refused.error)
+            else:
+                self._respond(request, body, None)
 
-    def respond(self, request: Request, body: Any, error: ApiError | None) -> None:
+    def _respond(self, request: Request, body: object, error: ApiError | None) -> None:
         """Send an answer, and tell those who audit."""
         account = request.account
         payload = encode_answer(RESPONSE_TYPES[request.address.call], body, error)

@@ -33,7 +33,7 @@ from tnats.jetstream.api.messages import (
     Usage,
     page,
 )
-from tnats.jetstream.api.service import Answer, Handler, Request
+from tnats.jetstream.api.service import Refused, Request, Served
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.host import Host
@@ -55,64 +55,55 @@ class StreamCalls:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._strict = host.options.is_strict
 
-    def handlers(self) -> dict[Call, Handler]:
+    def handlers(self) -> dict[Call, Served]:
         return {
-            Call.ACCOUNT_INFO: self.account_info,
-            Call.STREAM_CREATE: self.create,
-            Call.STREAM_UPDATE: self.update,
-            Call.STREAM_INFO: self.info,
-            Call.STREAM_NAMES: self.names,
-            Call.STREAM_LIST: self.list,
-            Call.STREAM_DELETE: self.delete,
-            Call.STREAM_PURGE: self.purge,
-            Call.STREAM_MSG_GET: self.get_message,
-            Call.STREAM_MSG_DELETE: self.delete_message,
+            Call.ACCOUNT_INFO: Served(self.account_info, AccountInfo),
+            Call.STREAM_CREATE: Served(self.create, StreamCreated),
+            Call.STREAM_UPDATE: Served(self.update, StreamCreated),
+            Call.STREAM_INFO: Served(self.info, StreamInfoAnswer),
+            Call.STREAM_NAMES: Served(self.names, StreamNames),
+            Call.STREAM_LIST: Served(self.list, StreamList),
+            Call.STREAM_DELETE: Served(self.delete, Success),
+            Call.STREAM_PURGE: Served(self.purge, StreamPurged),
+            Call.STREAM_MSG_GET: Served(self.get_message, MsgGetAnswer),
+            Call.STREAM_MSG_DELETE: Served(self.delete_message, Success),
         }
 
     # ------------------------------------------------------------------ streams
 
-    async def account_info(self, request: Request) -> Answer:
+    async def account_info(self, request: Request) -> object:
         account = request.account
         used, tiers = account_usage(account)
         info = AccountInfo(domain=self._host.options.domain, api=account.stats, tiers=tiers)
         for field in attrs.fields(Usage):
             setattr(info, field.name, getattr(used, field.name))
-        return info, None
+        return info
 
-    async def create(self, request: Request) -> Answer:
-        wanted = request.decode(StreamConfigRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return StreamCreated(), wanted
+    async def create(self, request: Request) -> object:
+        wanted = request.decode(StreamConfigRequest)
         if wanted.name != request.address.stream:
-            return StreamCreated(), errors.STREAM_MISMATCH()
+            raise Refused(errors.STREAM_MISMATCH())
         outcome = await request.account.create_stream(wanted.config(), pedantic=wanted.pedantic)
         if isinstance(outcome, ApiError):
-            return StreamCreated(), outcome
+            raise Refused(outcome)
         stream, did_create = outcome
         info = stream_info(stream)
         info.domain = ""  # of all answers about a stream this one alone leaves it out in nats-server
-        return StreamCreated(info, did_create), None
+        return StreamCreated(info, did_create)
 
-    async def update(self, request: Request) -> Answer:
-        wanted = request.decode(StreamConfigRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return StreamCreated(), wanted
+    async def update(self, request: Request) -> object:
+        wanted = request.decode(StreamConfigRequest)
         if wanted.name != request.address.stream:
-            return StreamCreated(), errors.STREAM_MISMATCH() if rules.is_valid_name(wanted.name) else rules.NAME_MISSING
+            raise Refused(errors.STREAM_MISMATCH() if rules.is_valid_name(wanted.name) else rules.NAME_MISSING)
         outcome = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
         if isinstance(outcome, ApiError):
-            return StreamCreated(), outcome
-        return StreamCreated(stream_info(outcome)), None
+            raise Refused(outcome)
+        return StreamCreated(stream_info(outcome))
 
-    async def info(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamInfoRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return StreamInfoAnswer(), wanted
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return StreamInfoAnswer(), errors.STREAM_NOT_FOUND()
+    async def info(self, request: Request) -> object:
+        wanted = request.decode(JSApiStreamInfoRequest, is_optional=True)
+        stream = request.stream()
         info = stream_info(stream)
         info.cluster = ClusterInfo(leader=self._host.options.server_name)
         answer = StreamInfoAnswer(info=info)
@@ -123,7 +114,7 @@ class StreamCalls:
             shown, answer.offset = page(found, wanted.offset, SUBJECTS_PAGE)
             answer.total, answer.limit = len(found), SUBJECTS_PAGE if found else 0
             info.state.subjects = {to_text(subject): count for subject, count in shown}
-        return answer, None
+        return answer
 
     def _select(self, request: Request, wanted: JSApiStreamNamesRequest) -> list[StreamService]:
         streams = sorted(request.account.streams.values(), key=lambda stream: stream.name)
@@ -135,93 +126,77 @@ class StreamCalls:
             if any(subjects_overlap(wanted.subject, subject) for subject in stream.config.subjects)
         ]
 
-    async def names(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamNamesRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return StreamNames(), wanted
+    async def names(self, request: Request) -> object:
+        wanted = request.decode(JSApiStreamNamesRequest, is_optional=True)
         found = self._select(request, wanted)
         shown, offset = page(found, wanted.offset, NAMES_PAGE)
-        return StreamNames(len(found), offset, NAMES_PAGE, [stream.name for stream in shown] or None), None
+        return StreamNames(len(found), offset, NAMES_PAGE, [stream.name for stream in shown] or None)
 
-    async def list(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamListRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return StreamList(), wanted
+    async def list(self, request: Request) -> object:
+        wanted = request.decode(JSApiStreamListRequest, is_optional=True)
         found = self._select(request, wanted)
         shown, offset = page(found, wanted.offset, LIST_PAGE)
         infos = [stream_info(stream, with_levels=False) for stream in shown]
-        return StreamList(len(found), offset, LIST_PAGE, infos), None
+        return StreamList(len(found), offset, LIST_PAGE, infos)
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: Request) -> object:
         if not request.is_empty:
-            return Success(), errors.NOT_EMPTY_REQUEST()
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return Success(), errors.STREAM_NOT_FOUND()
+            raise Refused(errors.NOT_EMPTY_REQUEST())
+        stream = request.stream()
         error = await request.account.delete_stream(stream)
-        return Success(error is None), error
+        if error is not None:
+            raise Refused(error)
+        return Success(True)
 
     # ------------------------------------------------------------------ messages
 
-    async def purge(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiStreamPurgeRequest, strict=self._strict, is_optional=True)
-        if isinstance(wanted, ApiError):
-            return StreamPurged(), wanted
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return StreamPurged(), errors.STREAM_NOT_FOUND()
+    async def purge(self, request: Request) -> object:
+        wanted = request.decode(JSApiStreamPurgeRequest, is_optional=True)
+        stream = request.stream()
         entry = stream.leader.purge(wanted)
         if isinstance(entry, ApiError):
-            return StreamPurged(), entry
+            raise Refused(entry)
         try:
             applied = await stream.commit(entry)
         except StorageError as failure:
-            return StreamPurged(), errors.STREAM_PURGE_FAILED(err=str(failure))
-        return StreamPurged(True, applied.removed_count), None
+            raise Refused(errors.STREAM_PURGE_FAILED(err=str(failure))) from None
+        return StreamPurged(True, applied.removed_count)
 
-    async def get_message(self, request: Request) -> Answer:
-        wanted = request.decode(JSApiMsgGetRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return MsgGetAnswer(), wanted
+    async def get_message(self, request: Request) -> object:
+        wanted = request.decode(JSApiMsgGetRequest)
         if not wanted.is_valid_get():
-            return MsgGetAnswer(), errors.BAD_REQUEST()
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return MsgGetAnswer(), errors.STREAM_NOT_FOUND()
+            raise Refused(errors.BAD_REQUEST())
+        stream = request.stream()
         seq = find_message(stream, wanted)
         try:
             message = await stream.store.load(seq)
         except KeyError:
-            return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()
+            raise Refused(errors.NO_MESSAGE_FOUND()) from None
         except DataDamaged as failure:  # not the same as absent, and a reader must not take it for that
             self._host.log.error(str(failure))
-            return MsgGetAnswer(), errors.STREAM_GENERAL_ERROR(err=f"message {seq} is damaged")
+            raise Refused(errors.STREAM_GENERAL_ERROR(err=f"message {seq} is damaged")) from None
         except (StorageError, DiskError) as failure:
             self._host.log.error(str(failure))
-            return MsgGetAnswer(), errors.NO_MESSAGE_FOUND()
+            raise Refused(errors.NO_MESSAGE_FOUND()) from None
         headers = b"" if wanted.no_hdr else message.headers
         stored = StoredMsg(to_text(message.subject), seq, headers, message.payload, message.time_ns)
-        return MsgGetAnswer(stored), None
+        return MsgGetAnswer(stored)
 
-    async def delete_message(self, request: Request) -> Answer:
+    async def delete_message(self, request: Request) -> object:
         if request.is_empty:
-            return Success(), errors.BAD_REQUEST()
-        wanted = request.decode(JSApiMsgDeleteRequest, strict=self._strict)
-        if isinstance(wanted, ApiError):
-            return Success(), wanted
-        stream = request.account.streams.get(request.address.stream)
-        if stream is None:
-            return Success(), errors.STREAM_NOT_FOUND()
+            raise Refused(errors.BAD_REQUEST())
+        wanted = request.decode(JSApiMsgDeleteRequest)
+        stream = request.stream()
         entry = stream.leader.delete_message(wanted)
         if isinstance(entry, ApiError):
-            return Success(), entry
+            raise Refused(entry)
         try:
             applied = await stream.commit(entry)
         except StorageError as failure:
-            return Success(), errors.STREAM_MSG_DELETE_FAILED(err=str(failure))
+            raise Refused(errors.STREAM_MSG_DELETE_FAILED(err=str(failure))) from None
         if not applied.removed:
-            return Success(), errors.SEQUENCE_NOT_FOUND(seq=wanted.seq)
-        return Success(True), None
+            raise Refused(errors.SEQUENCE_NOT_FOUND(seq=wanted.seq))
+        return Success(True)
 
 
 def find_message(stream: StreamService, wanted: JSApiMsgGetRequest) -> int:
