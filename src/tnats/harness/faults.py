@@ -39,6 +39,9 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "P_KILL": Kind("SIGKILL, then start again", ("targets", "down_ns")),
     "P_TERM": Kind("orderly stop, then start again", ("targets", "down_ns")),
+    "P_CRASHLOOP": Kind(
+        "SIGKILL again and again, soon after each start", ("targets", "times_count", "up_ns", "down_ns")
+    ),
     "P_PAUSE": Kind("SIGSTOP, then SIGCONT", ("targets", "for_ns")),
     "D_POWER": Kind("power loss: kill, lose what was not synced, start again", ("targets", "policy", "down_ns")),
     "D_BITFLIP": Kind("flip bits of one drawn file", ("targets", "files", "bits_count", "stop", "down_ns")),
@@ -54,6 +57,8 @@ KINDS: Mapping[str, Kind] = {
     "N_DROPCONN": Kind("present connections end: one side reset, the other at end of stream", ("targets",)),
     "N_HALFOPEN": Kind("present connections fall silent for ever, new ones until it ends", ("targets", "for_ns")),
     "N_CLOG": Kind("everything is held, then comes in order", ("targets", "for_ns")),
+    "N_FLOOD": Kind("other traffic fills the line: little room, long queues", ("targets", "rate_count", "for_ns")),
+    "N_ADDR": Kind("a node dies and comes back under another address, with its old name", ("targets", "down_ns")),
     "N_CHUNK": Kind("segments are cut at drawn places", ("targets", "permille_count", "for_ns")),
     "P_SLOWCPU": Kind("each step of a node costs time", ("targets", "step_ns", "for_ns")),
     "T_JUMP": Kind("the wall clock is set", ("targets", "by_ns", "way")),

@@ -43,8 +43,8 @@ class Removals:
     single: frozenset[int]
     below: int
 
-    def __contains__(self, seq: int) -> bool:
-        return seq < self.below or seq in self.single
+    def __contains__(self, seq: object) -> bool:
+        return isinstance(seq, int) and (seq < self.below or seq in self.single)
 
 
 def removals(operations: Iterable[Operation]) -> Removals:

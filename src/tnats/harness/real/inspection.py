@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from tnats.client import Client, ClientError, TimedOut
+from tnats.client.jetstream import ApiError
 from tnats.harness import js_requests
 from tnats.harness.checkers.evidence import Evidence, Replica, Stored
-from tnats.harness.js_requests import ApiError, StoredMessage
+from tnats.harness.js_requests import StoredMessage
 from tnats.harness.real.processes import ServerProcess
 from tnats.harness.workloads.jetstream import STREAM, decode
 from tnats.limits import SECOND_NS

@@ -51,6 +51,7 @@ class Nemesis:
         self._kinds: dict[str, Callable[[Fault], Awaitable[None]]] = {
             "P_KILL": self._kill,
             "P_TERM": self._terminate,
+            "P_CRASHLOOP": self._crash_loop,
             "P_PAUSE": self._pause,
             "D_POWER": self._power,
             "D_BITFLIP": self._damage,
@@ -125,6 +126,17 @@ class Nemesis:
         self._recorder.nemesis("kill", self._server.name)
         await self._server.kill()
         await self._down(fault)
+        await self._start()
+
+    async def _crash_loop(self, fault: Fault) -> None:
+        """A server that dies while it starts; the nemesis waits for service after the last time alone."""
+        for _ in range(fault.number("times_count", 3)):
+            self._recorder.nemesis("kill", self._server.name)
+            await self._server.kill()
+            await self._down(fault)
+            await self._server.launch()
+            await self._runtime.clock.sleep_ns(fault.number("up_ns", SECOND_NS // 2))
+        await self._server.kill()
         await self._start()
 
     async def _terminate(self, fault: Fault) -> None:

@@ -78,8 +78,8 @@ class ServerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
-        """Start it and wait until it answers clients. Raises CouldNotRun with the log's last word."""
+    async def launch(self) -> None:
+        """Start it, and wait for nothing. Raises CouldNotRun when there is no such program."""
         assert not self.is_running
         self.start_count += 1
         self._process = await self._workplace.start(
@@ -87,6 +87,10 @@ class ServerProcess:
             log=self.log,
             environment={"TNATS_BOOT_ID": f"{self.name}-boot-{self.boot_count}"},
         )
+
+    async def start(self) -> None:
+        """Start it and wait until it answers clients. Raises CouldNotRun with the log's last word."""
+        await self.launch()
         with trio.move_on_after(START_TIMEOUT_S):
             while self.is_running:
                 if await self._answers():

@@ -39,8 +39,21 @@ NETWORK_KINDS = (
     "N_HALFOPEN",
     "N_CLOG",
     "N_CHUNK",
+    "N_FLOOD",
+    "N_ADDR",
 )
-PROCESS_KINDS = ("P_KILL", "P_TERM", "P_PAUSE", "P_SLOWCPU", "T_JUMP", "T_DRIFT", "T_STROBE", "O_RELOAD", "O_LAMEDUCK")
+PROCESS_KINDS = (
+    "P_KILL",
+    "P_TERM",
+    "P_CRASHLOOP",
+    "P_PAUSE",
+    "P_SLOWCPU",
+    "T_JUMP",
+    "T_DRIFT",
+    "T_STROBE",
+    "O_RELOAD",
+    "O_LAMEDUCK",
+)
 DISK_KINDS = ("D_POWER", "D_EMFILE")
 TOKENS = ("a", "b", "c")
 START_NS = SECOND_NS // 2

@@ -63,11 +63,24 @@ LOST = re.compile(r"lost stream/\d+/\$G/(\S+) (\d+)(?:-(\d+))? ")
 """What the log says of sequences whose messages did not outlive a power loss."""
 MARK = re.compile(rb"c\d+-\d+[ \"\r]")
 """The value of a message, with what follows it."""
+FILE_BYTES_MAX = 1 << 30
 LOOK_NS = SECOND_NS // 5
 SYNC_INTERVAL_NS = 2 * SECOND_NS
 
-NETWORK_KINDS = ("N_PART", "N_ASYM", "N_REJECT", "N_DELAY", "N_RESET", "N_DROPCONN", "N_HALFOPEN", "N_CLOG", "N_CHUNK")
-PROCESS_KINDS = ("P_KILL", "P_TERM", "P_PAUSE", "P_SLOWCPU", "O_LAMEDUCK")
+NETWORK_KINDS = (
+    "N_PART",
+    "N_ASYM",
+    "N_REJECT",
+    "N_DELAY",
+    "N_RESET",
+    "N_DROPCONN",
+    "N_HALFOPEN",
+    "N_CLOG",
+    "N_CHUNK",
+    "N_FLOOD",
+    "N_ADDR",
+)
+PROCESS_KINDS = ("P_KILL", "P_TERM", "P_CRASHLOOP", "P_PAUSE", "P_SLOWCPU", "O_LAMEDUCK")
 CLOCK_KINDS = ("T_JUMP", "T_DRIFT")
 DISK_KINDS = ("D_POWER", "D_FSYNC_EIO", "D_WRITE_EIO", "D_ENOSPC", "D_EMFILE", "D_SLOW")
 EVERYTHING = "NPOTD"
@@ -189,7 +202,10 @@ class JetStreamDrill(Drill):
     def options(self) -> Options:
         """The server's configuration: times are scaled down with the clients'."""
         interval = (SYNC_INTERVAL_NS, False) if self.plan.word("sync") == "lazy" else (0, True)
-        options = Options(jetstream=JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=interval))
+        jetstream = JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=interval)
+        # Left to itself a server takes three quarters of what is free when it starts: nothing, if the disk is full then.
+        jetstream.max_file_store = FILE_BYTES_MAX
+        options = Options(jetstream=jetstream)
         options.host, options.port = "0.0.0.0", 4222
         options.ping_interval_ns = 2 * SECOND_NS
         options.write_deadline_ns = 2 * SECOND_NS

@@ -24,6 +24,8 @@ Act = Generator[int, None, None]
 SimKind = Callable[[Stage, Fault], Act]
 
 SHORT_NS = SECOND_NS // 2
+FULL_QUEUE_NS = 400_000_000
+"""How long a queue of a line that is full may take."""
 OTHER_PLACE = 512
 """How far off a misdirected write lands in its file."""
 
@@ -58,6 +60,16 @@ def drop_connections(stage: Stage, fault: Fault) -> Act:
     yield 0
 
 
+def flood(stage: Stage, fault: Fault) -> Act:
+    """The queue in front of a line that is full holds what waits for up to so long (RFC 8290 has the picture)."""
+    sides = stage.targets(fault), stage.others(fault)
+    with (
+        stage.world.fabric.apply(rules.slow(*sides, bytes_per_second=fault.number("rate_count", 50_000))),
+        stage.world.fabric.apply(rules.delay(*sides, added_ns=FULL_QUEUE_NS // 2, jitter_ns=FULL_QUEUE_NS)),
+    ):
+        yield lasting(fault)
+
+
 def half_open(stage: Stage, fault: Fault) -> Act:
     targets, others = stage.targets(fault), stage.others(fault)
     for name in targets:
@@ -78,6 +90,23 @@ def down_by(blow: Callable[[Fault, Node], object]) -> SimKind:
             yield fault.number("down_ns", SHORT_NS)
 
     return act
+
+
+def crash_loop(stage: Stage, fault: Fault) -> Act:
+    nodes = stage.nodes(fault)
+    for _ in range(fault.number("times_count", 3)):
+        with stage.down(nodes, Node.kill):
+            yield fault.number("down_ns", SHORT_NS)
+        yield fault.number("up_ns", SHORT_NS)
+
+
+def move(stage: Stage, fault: Fault) -> Act:
+    nodes = stage.nodes(fault)
+    with stage.down(nodes, Node.kill):
+        for node in nodes:
+            address = stage.world.fabric.move(node.host)
+            stage.recording.note(node.name, "address", f"is at {address} from now on")
+        yield fault.number("down_ns", SHORT_NS)
 
 
 def lose_power(fault: Fault, node: Node) -> None:
@@ -272,6 +301,8 @@ SIM_KINDS: Mapping[str, SimKind] = {
     "N_DROPCONN": drop_connections,
     "N_HALFOPEN": half_open,
     "N_CLOG": by_rule(lambda stage, fault: rules.clog(stage.targets(fault), stage.others(fault))),
+    "N_FLOOD": flood,
+    "N_ADDR": move,
     "N_CHUNK": by_rule(
         lambda stage, fault: rules.splits(
             stage.targets(fault), stage.others(fault), chance=fault.number("permille_count", 900) / 1000
@@ -279,6 +310,7 @@ SIM_KINDS: Mapping[str, SimKind] = {
     ),
     "P_KILL": down_by(lambda fault, node: node.kill()),
     "P_TERM": down_by(lambda fault, node: node.signal("TERM")),
+    "P_CRASHLOOP": crash_loop,
     "P_PAUSE": pause,
     "P_SLOWCPU": slow_processor,
     "T_JUMP": jump,
