@@ -300,6 +300,9 @@ CONSUMER_RATE_BURST_BYTES = 1 * MIB
 CONSUMER_DELIVERIES_PER_PASS_MAX = 500
 """Messages one consumer sends before others get their turn."""
 
+CONSUMER_BYTES_PER_PASS_MAX = 8 * MIB
+"""...and about how many bytes: what is loaded and queued before anything of it is written."""
+
 PULL_BODY_BYTES_KNOWN = 256
 PULL_BODIES_KNOWN = 256
 """Bodies of pull requests, so many of at most so many bytes, that are not parsed again."""

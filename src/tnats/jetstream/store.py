@@ -129,10 +129,8 @@ class IndexedStore:
         """Bytes of subject, header block and payload of each message (a few more in files, where the index does not
         tell whether there are headers).
         """
-        index, cost = self.index, self.log.size_of(b"", b"", b"")
-        if isinstance(seqs, range):
-            return [size - cost for size in index.sizes(seqs.start, len(seqs))]
-        return [index.size(seq) - cost for seq in seqs]
+        cost = self.log.size_of(b"", b"", b"")
+        return [size - cost for size in self.index.sizes_of(seqs)]
 
     # ------------------------------------------------------------------ search
 

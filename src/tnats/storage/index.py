@@ -121,14 +121,18 @@ class MessageIndex:
         """`time_ns` of each, 0 where there is none."""
         return self._column("times", sequences)
 
-    def _column(self, name: str, sequences: Sequence[int]) -> array[int]:
-        found = array("Q")
+    def sizes_of(self, sequences: Sequence[int]) -> array[int]:
+        """`size` of each, 0 where there is none."""
+        return self._column("sizes", sequences, "I")
+
+    def _column(self, name: str, sequences: Sequence[int], typecode: str = "Q") -> array[int]:
+        found = array(typecode)
         if isinstance(sequences, range) and sequences.step == 1:
             at, stop = sequences.start, sequences.stop
             while at < stop:
                 chunk, slot = self._chunks.get(at >> CHUNK_BITS), at & CHUNK_SIZE - 1
                 part = min(stop - at, CHUNK_SIZE - slot)
-                found += getattr(chunk, name)[slot : slot + part] if chunk is not None else array("Q", [0]) * part
+                found += getattr(chunk, name)[slot : slot + part] if chunk is not None else array(typecode, [0]) * part
                 at += part
             return found
         for sequence in sequences:

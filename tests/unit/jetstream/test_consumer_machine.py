@@ -14,6 +14,7 @@ from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPo
 from tnats.jetstream.consumer.effects import Delivery, deliverable
 from tnats.jetstream.consumer.letters import Letter, letter_block
 from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.limits import MIB
 from tnats.wire.bundle import Bundled
 from tnats.wire.headers import get_header, parse_headers
 
@@ -576,3 +577,14 @@ def test_progress_saves_an_overdue_message() -> None:
     assert rig.fetch(1) == []
     rig.sleep(1.1)
     assert seqs(rig.fetch(1)) == [1]
+
+
+def test_a_pass_is_bounded_in_bytes() -> None:
+    """Of many large messages a few go out at a time, in order, and the rest follow at once."""
+    rig = Rig()
+    rig.pull('{"batch":20,"expires":30000000000}')
+    rig.store(payload="x" * 3 * MIB, count=8)
+    assert seqs([send for send in rig.sent if isinstance(send, Sent)]) == [1, 2, 3]
+    assert rig.machine.next_deadline_ns(rig.now_ns) == rig.now_ns
+    rig.sleep(0)
+    assert seqs([send for send in rig.sent if isinstance(send, Sent)]) == list(range(1, 9))

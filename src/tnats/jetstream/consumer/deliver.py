@@ -8,6 +8,7 @@ subject, a redelivery) a run is of one; there is one way to send.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, islice
 
 from tnats.jetstream.api import advisories
 from tnats.jetstream.consumer import state
@@ -22,7 +23,7 @@ from tnats.jetstream.consumer.push import FlowControl, Pace
 from tnats.jetstream.consumer.state import stretches
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
-from tnats.limits import CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_LETTERS_MAX
+from tnats.limits import CONSUMER_BYTES_PER_PASS_MAX, CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_LETTERS_MAX
 from tnats.subjects.tokens import to_bytes
 
 
@@ -74,12 +75,16 @@ class Deliveries:
         """Send what may be sent, up to the bound of a pass."""
         if not self._is_wanted():
             return
-        left = CONSUMER_DELIVERIES_PER_PASS_MAX
-        while left > 0:
+        left, bytes_left = CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_BYTES_PER_PASS_MAX
+        while left > 0 and bytes_left > 0:
             seqs = self._next_run(left if self._core.config.is_push else min(left, self._waiting.wanted_count()))
             if not seqs:
                 self._waiting.end_no_wait()
                 return
+            sizes = self._core.index.sizes_of(seqs)
+            if sum(sizes) > bytes_left:
+                before = accumulate(sizes, initial=0)
+                seqs = seqs[: sum(1 for size in islice(before, len(seqs)) if size < bytes_left)]
             if self._core.config.is_push:
                 sent_count = self._push(seqs, now_ns)
             else:
@@ -89,6 +94,7 @@ class Deliveries:
             if not sent_count:
                 return
             left -= sent_count
+            bytes_left -= sum(sizes[:sent_count])
 
     def has_more(self, now_ns: int) -> bool:
         """Whether another pass could deliver at once."""
