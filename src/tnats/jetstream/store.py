@@ -5,6 +5,7 @@ Everything is answered from the log's index.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from tnats.limits import MIB
@@ -78,8 +79,13 @@ class IndexedStore:
         self.last_time_ns = ts_ns
         first = self.index.last + 1
         self.log.hold_run(ts_ns, messages)
-        if self._recent_bytes_max and type(messages) is not MessageRun:  # what is replayed did not just come
+        if self._recent_bytes_max and not self.log.is_recovering:  # what is replayed did not just come
             self._remember(first, messages)
+
+    def append_replayed(self, times_ns: array[int], messages: MessageRun) -> None:
+        """`append_run` for messages of several entries, at the times in `times_ns`."""
+        self.last_time_ns = times_ns[-1]
+        self.log.hold_replayed(times_ns, messages)
 
     def _remember(self, first: int, messages: Sequence[Content]) -> None:
         recent = self._recent

@@ -242,8 +242,8 @@ class MessageIndex:
         if self.messages == 1:
             self._first = sequence
 
-    def put_run(self, subjects: list[bytes], sizes: Sequence[int], places: array[int], time_ns: int) -> None:
-        """New messages of one time, behind the last sequence: `put_next` for each, with the work shared."""
+    def put_run(self, subjects: list[bytes], sizes: Sequence[int], places: array[int], times_ns: array[int]) -> None:
+        """New messages behind the last sequence: `put_next` for each, with the work shared."""
         first, count = self.last + 1, len(subjects)
         identities, is_uniform = self._identify(subjects, first, 1)
         links = array("I", [is_uniform]) * count
@@ -253,7 +253,7 @@ class MessageIndex:
             for sequence, following in hot.link_forward(identities, first, self._counts, self._lasts, links):
                 self._link(sequence, following)
         sizes = array("I", sizes)
-        self._store(first, identities, sizes, places, array("Q", [time_ns]) * count, links)
+        self._store(first, identities, sizes, places, times_ns, links)
         if not self.messages:
             self._first = first
         self.messages += count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
+from tnats.errors import InvariantBroken
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
 from tnats.storage.message_log import Content, Message, Stored, sequence_at
@@ -46,7 +47,16 @@ class MemoryLog:
         sizes = [len(subject) + len(headers) + len(payload) + 16 for subject, headers, payload in messages]
         self._messages.update(zip(range(first, first + len(messages)), messages, strict=True))
         self.last_time_ns = time_ns
-        self.index.put_run(subjects_of(messages), sizes, array("Q", [PLACE_MIN]) * len(sizes), time_ns)
+        self.index.put_run(
+            subjects_of(messages), sizes, array("Q", [PLACE_MIN]) * len(sizes), array("Q", [time_ns]) * len(sizes)
+        )
+
+    @property
+    def is_recovering(self) -> bool:
+        return False
+
+    def hold_replayed(self, times_ns: array[int], messages: Sequence[Content]) -> None:
+        raise InvariantBroken("a memory log has nothing to replay")
 
     def write_nowait(self) -> bool:
         return True

@@ -6,6 +6,7 @@ idempotent under replay of these entries in order. `index` answers every questio
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -68,6 +69,13 @@ class MessageLog(Protocol):
         Sequences that are jumped over count as lost: `skip` says otherwise. Never fails: what cannot be written
         stays in memory, `trouble` says why, and `checkpoint` tries again.
         """
+
+    @property
+    def is_recovering(self) -> bool:
+        """What is stored now was stored before: entries are replayed."""
+
+    def hold_replayed(self, times_ns: array[int], messages: Sequence[Content]) -> None:
+        """`hold_run` while entries are replayed, of any times. What stands in the files is not written again."""
 
     @property
     def unwritten_bytes(self) -> int:

@@ -141,6 +141,10 @@ class StreamLog:
         """The highest sequence that is known to have been used."""
         return self.index.last if self.beyond is None else max(self.index.last, self.beyond.last)
 
+    @property
+    def is_recovering(self) -> bool:
+        return self.beyond is not None
+
     def take_back(self, next_sequence: int) -> list[int]:
         """The journal says nothing of the sequences up to `next_sequence`: what the files have of them counts.
 
@@ -224,11 +228,14 @@ class StreamLog:
             self._held.put(sequence, (message.subject, message.headers, message.payload), size)
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
-        if type(messages) is MessageRun or self.beyond is not None:
-            self._hold_replayed(time_ns, messages)
+        if len(messages) >= RUN_MIN and self.beyond is not None:
+            self.hold_replayed(array("Q", [time_ns]) * len(messages), messages)
             return
         if len(messages) < RUN_MIN:
             index = self.index
+            if self.beyond is not None and index.last < self.beyond.last:
+                self.hold(Message(n, time_ns, *content) for n, content in enumerate(messages, index.last + 1))
+                return
             for content in messages:
                 subject, headers, payload = content
                 size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
@@ -243,10 +250,10 @@ class StreamLog:
         self._held.put_run(self.index.last + 1, messages, sum(sizes), set())
         self.last_time_ns = time_ns
         places = array("Q", [IN_MEMORY]) * len(sizes)
-        self.index.put_run([content[0] for content in messages], sizes, places, time_ns)
+        times_ns = array("Q", [time_ns]) * len(sizes)
+        self.index.put_run([content[0] for content in messages], sizes, places, times_ns)
 
-    def _hold_replayed(self, time_ns: int, messages: Sequence[Content]) -> None:
-        """`hold_run` for what comes from the journal: what stands in the files already is not written again."""
+    def hold_replayed(self, times_ns: array[int], messages: Sequence[Content]) -> None:
         first, count = self.index.last + 1, len(messages)
         subjects = subjects_of(messages)
         sizes = (
@@ -265,8 +272,8 @@ class StreamLog:
         if len(gone) < count:
             places = array("Q", [place or IN_MEMORY for place in places]) if gone else array("Q", [IN_MEMORY]) * count
             self._held.put_run(first, messages, size, gone)
-        self.last_time_ns = time_ns
-        self.index.put_run(subjects, sizes, places, time_ns)
+        self.last_time_ns = times_ns[-1]
+        self.index.put_run(subjects, sizes, places, times_ns)
 
     @property
     def unwritten_bytes(self) -> int:

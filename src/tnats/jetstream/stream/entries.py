@@ -8,6 +8,7 @@ fixed little-endian integers and the raw bytes.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable
 
 import attrs
@@ -18,6 +19,10 @@ from tnats.storage.message_run import MessageRun
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
 FORMAT_VERSION = 1
+FEW = 4
+"""Fewer messages of an entry are taken apart when it is decoded."""
+GATHERED_MAX = 16_384
+"""Messages that are replayed as one, but for the last entry among them."""
 
 Message = tuple[bytes, bytes, bytes]
 """Subject, header block, payload."""
@@ -214,11 +219,50 @@ def decode(data: bytes) -> Entry:
 def _decode_append(data: bytes) -> Append:
     _, _, first_seq, ts_ns, count, dropped_count = _APPEND_HEAD.unpack_from(data)
     at = _APPEND_HEAD.size
-    dropped = dict.fromkeys(struct.unpack_from(f"<{dropped_count}I", data, at))
-    try:
-        messages = MessageRun(data, at + 4 * dropped_count, count)
-    except ValueError as wrong:
-        raise InvariantBroken(f"stream log entry at {first_seq}: {wrong}") from wrong
-    entry = Append(first_seq, ts_ns, messages, [])
+    dropped = dict.fromkeys(struct.unpack_from(f"<{dropped_count}I", data, at)) if dropped_count else {}
+    messages: list[Message] | MessageRun = _run(first_seq, data, at + 4 * dropped_count, count)
+    entry = Append(first_seq, ts_ns, list(messages) if count < FEW else messages, [])
     entry.dropped = dropped
     return entry
+
+
+def _run(first_seq: int, data: bytes, at: int, count: int) -> MessageRun:
+    try:
+        return MessageRun(data, at, count)
+    except ValueError as wrong:
+        raise InvariantBroken(f"stream log entry at {first_seq}: {wrong}") from wrong
+
+
+class PlainAppends:
+    """Encoded `Append` entries that follow on each other and drop nothing, gathered to be replayed as one."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.first_seq = 0
+        self.next_seq = 0
+        self._times_ns = array("Q")
+
+    def add(self, body: bytes, next_seq: int) -> bool:
+        """Take in an entry, if it is one that follows on (the first: on `next_seq`), and there is room."""
+        if len(body) < _APPEND_HEAD.size or len(self._times_ns) >= GATHERED_MAX:
+            return False
+        version, kind, first_seq, ts_ns, count, dropped_count = _APPEND_HEAD.unpack_from(body)
+        if (version, kind, dropped_count) != (FORMAT_VERSION, _APPEND, 0):
+            return False
+        if first_seq != (self.next_seq if self.bodies else next_seq):
+            return False
+        if not self.bodies:
+            self.first_seq = first_seq
+        self.bodies.append(body)
+        self.next_seq = first_seq + count
+        self._times_ns.extend([ts_ns] * count)
+        return True
+
+    def take(self) -> tuple[list[bytes], array[int], MessageRun]:
+        """The entries, the time of each of their messages, and all messages."""
+        bodies, times_ns = self.bodies, self._times_ns
+        at = _APPEND_HEAD.size
+        joined = bodies[0] if len(bodies) == 1 else b"".join([bodies[0], *[body[at:] for body in bodies[1:]]])
+        run = _run(self.first_seq, joined, at, len(times_ns))
+        self.bodies, self._times_ns = [], array("Q")
+        return bodies, times_ns, run

@@ -97,6 +97,11 @@ class StreamMachine:
         self.duplicates.window_ns = config.duplicate_window_ns
         self._has_limits = config.max_msgs > 0 or config.max_bytes > 0 or config.max_msgs_per_subject > 0
 
+    @property
+    def is_unlimited(self) -> bool:
+        """A message without headers does nothing but be stored."""
+        return not self._has_limits
+
     def _apply_append(self, entry: Append, applied: Applied) -> None:
         store, seq, ts_ns = self.store, entry.first_seq, entry.ts_ns
         if seq != store.last_seq + 1:

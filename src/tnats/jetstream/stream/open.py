@@ -19,7 +19,7 @@ from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import entries, snapshot
 from tnats.jetstream.stream.config import Compression, Storage, StreamConfig
-from tnats.jetstream.stream.entries import Append, Configure
+from tnats.jetstream.stream.entries import Append, Configure, PlainAppends
 from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.service import StreamService
@@ -49,7 +49,16 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     machine = StreamMachine(decode(StreamConfig, note.config, strict=False), store)
     if note.machine:
         await _restore(machine, store, note.machine)
+    gathered = PlainAppends()
     for entry in await commit.replay():
+        if entry.body is not None and machine.is_unlimited:
+            body = bytes(entry.body)
+            if gathered.add(body, store.last_seq + 1):
+                continue
+            _replay(machine, store, gathered)
+            if gathered.add(body, store.last_seq + 1):
+                continue
+        _replay(machine, store, gathered)
         if entry.body is None:
             host.log.error(f"JetStream stream '{account.name} > {record.name}': log entry {entry.index} is lost")
             continue
@@ -60,6 +69,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
             if change.first_seq > store.last_seq + 1:
                 await _take_back(machine, store, log, change.first_seq)
         machine.apply(change)
+    _replay(machine, store, gathered)
     await _take_back(machine, store, log, used_seq + 1)
     log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
@@ -99,6 +109,18 @@ async def _restore(machine: StreamMachine, store: IndexedStore, data: bytes) -> 
             continue
         held[seq] = (message.time_ns, content(message))
     snapshot.load(machine, data, held.get)
+
+
+def _replay(machine: StreamMachine, store: IndexedStore, gathered: PlainAppends) -> None:
+    """Apply what was gathered: at once, where the messages have no headers that could mean something."""
+    if not gathered.bodies:
+        return
+    bodies, times_ns, run = gathered.take()
+    if run.has_headers:
+        for body in bodies:
+            machine.apply(entries.decode(body))
+    else:
+        store.append_replayed(times_ns, run)
 
 
 async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog, next_seq: int) -> None:
