@@ -227,7 +227,7 @@ class MessageStream:
             await self._look_after()
             return
         if status == PIN_STATUS:
-            self._body.id = ""
+            self._body = attrs.evolve(self._body, id="")
         else:
             self._source.raise_for(message)
         left = (message.headers or {}).get("Nats-Pending-Messages", [""])[0]
@@ -245,4 +245,4 @@ class MessageStream:
         """Remember the id by which the server knows the client that a priority group is pinned to (ADR-42)."""
         pin = (message.headers or {}).get("Nats-Pin-Id")
         if pin:
-            self._body.id = pin[0]
+            self._body = attrs.evolve(self._body, id=pin[0])
