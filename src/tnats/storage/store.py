@@ -277,8 +277,9 @@ class Store:
         What is damaged, and what a full disk has no room for, stays: `stale_paths`.
         """
         for stream in list(self._streams.values()):
-            while await stream.log.rewrite():
-                pass
+            with suppress(LogRemoved):
+                while await stream.log.rewrite():
+                    pass
         await self.shorten()
         await self._note_used()
 

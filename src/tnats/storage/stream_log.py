@@ -32,7 +32,7 @@ import trio
 from tnats.limits import STREAM_OPEN_SEGMENTS_MAX, STREAM_REWRITE_BYTES_MAX
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.errors import NO_SPACE, DataDamaged, LogRemoved, StorageError, StoreFrozen, StoreFull
 from tnats.storage.held import HeldMessages
 from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
 from tnats.storage.message_log import Content, Message, Stored, sequence_at
@@ -117,6 +117,7 @@ class StreamLog:
         self._writing = trio.Lock()
         self._maintaining = trio.Lock()
         """Held by what moves messages and replaces files: checkpoints, releases, rewriting."""
+        self._is_closed = False
         self.is_packing = False
         """Whether sealed segments are to be packed."""
         self._durable_start = self._noted_start = 1
@@ -280,7 +281,7 @@ class StreamLog:
         return self._held.bytes
 
     def write_nowait(self) -> bool:
-        if self.trouble is not None or self.keys is not None or self._writing.locked():
+        if self.trouble is not None or self.keys is not None or self._is_closed or self._writing.locked():
             return False
         try:
             return not self._write_some(WRITE_NOWAIT_MAX)
@@ -289,7 +290,7 @@ class StreamLog:
             return False
 
     async def write(self) -> None:
-        if self.trouble is None:
+        if self.trouble is None and not self._is_closed:
             await self._write_messages()
 
     async def _write_messages(self) -> None:
@@ -636,6 +637,7 @@ class StreamLog:
         if isinstance(self.trouble, StoreFrozen):
             raise self.trouble
         async with self._maintaining:
+            self._check_open()
             try:
                 return await self._checkpoint()
             except StoreFull:
@@ -775,6 +777,7 @@ class StreamLog:
 
     async def release(self) -> None:
         async with self._maintaining:
+            self._check_open()
             await self._release()
             self._durable_start = self._noted_start
             await self._rewrite_stale(STREAM_REWRITE_BYTES_MAX)
@@ -786,6 +789,7 @@ class StreamLog:
         there is damage, they stay as they are.
         """
         async with self._maintaining:
+            self._check_open()
             if isinstance(self.trouble, StoreFrozen):
                 raise self.trouble
             await self._sync_segments(self._doomed)
@@ -841,9 +845,15 @@ class StreamLog:
             self.segments.pop(each.number, None)
         self._doomed.clear()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogRemoved(f"the messages of {self.name} are closed: their log is removed, or the store is")
+
     async def close(self) -> None:
-        for each in self.segments.values():
-            each.close()
+        self._is_closed = True
+        async with self._maintaining, self._writing:  # what is under way comes to its end
+            for each in self.segments.values():
+                each.close()
 
 
 def _message(found: record.Record | None, holder: Segment, sequence: int) -> Message | None:
