@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
+import attrs
 import orjson
 
 from tnats.client.client import Client
@@ -63,8 +64,7 @@ class Api:
         """All items of a list, page after page: `request` has an `offset`, `answer` a `total` and items as `key`."""
         items: list[Any] = []
         while True:
-            request.offset = len(items)
-            page = await self.ask(call, request, answer)
+            page = await self.ask(call, attrs.evolve(request, offset=len(items)), answer)
             found = getattr(page, key) or []
             items += found
             if not found or len(items) >= page.total:

@@ -57,10 +57,10 @@ class Snapshot:
     async def __aenter__(self) -> Snapshot:
         """Raises StreamNotFound, ApiError."""
         client = self._api.client
-        self._request.deliver_subject = client.new_inbox()
-        self._subscription = client.subscribe(self._request.deliver_subject)
+        request = attrs.evolve(self._request, deliver_subject=client.new_inbox())
+        self._subscription = client.subscribe(request.deliver_subject)
         try:
-            answer = await self._api.ask(f"STREAM.SNAPSHOT.{self._stream}", self._request, SnapshotAnswer)
+            answer = await self._api.ask(f"STREAM.SNAPSHOT.{self._stream}", request, SnapshotAnswer)
         except BaseException:
             self._subscription.unsubscribe()
             raise
