@@ -66,13 +66,16 @@ class Ahead:
 
     def peek_run(self, count_max: int) -> Sequence[int]:
         """The next messages, some of them at least if there are any; they stay the next until they are `passed`."""
-        seq = self.peek()
-        if not seq:
+        if self._listed is not None:
+            self.peek()  # which ends the list, when it is through
+        if self._listed is not None:
+            listed = self._listed[self._listed_at : self._listed_at + count_max]
+            return [seq for seq in listed if self._index.subject_of(seq) is not None]
+        if self._scan_seq > self._index.last_seq:
             return ()
-        if self._listed is None:
-            return self._index.next_run(self._filters, seq, count_max)
-        listed = self._listed[self._listed_at : self._listed_at + count_max]
-        return [seq for seq in listed if self._index.subject_of(seq) is not None]
+        seqs = self._index.next_run(self._filters, self._scan_seq, count_max)
+        self._scan_seq = seqs[0] if seqs else self._index.last_seq + 1
+        return seqs
 
     def passed(self, seqs: Sequence[int]) -> None:
         """These messages, the first of what `peek` or `peek_run` gave, were sent or put aside."""

@@ -30,7 +30,7 @@ class Core:
         self, identity: Identity, config: ConsumerConfig, state: ConsumerState, index: StreamIndex, wall_offset_ns: int
     ) -> None:
         self.identity = identity
-        self.config = config
+        self.use(config)
         self.state = state
         self.index = index
         self.wall_offset_ns = wall_offset_ns
@@ -40,9 +40,11 @@ class Core:
         self.last_delivered_ns: int | None = None
         self.last_acked_ns: int | None = None
 
-    @property
-    def tracks_acks(self) -> bool:
-        return self.config.ack_policy != AckPolicy.NONE
+    def use(self, config: ConsumerConfig) -> None:
+        """Take over a configuration."""
+        self.config = config
+        self.is_push = config.is_push
+        self.tracks_acks = config.ack_policy != AckPolicy.NONE
 
     def op(self, kind: int, seq: int, count: int = 1, consumer_seq: int = 0, sent_ns: int = 0) -> None:
         """Make a change of the state, and have it logged."""

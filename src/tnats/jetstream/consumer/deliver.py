@@ -72,20 +72,19 @@ class Deliveries:
     # ------------------------------------------------------------------ a pass
 
     def run(self, now_ns: int) -> None:
-        """Send what may be sent, up to the bound of a pass."""
-        if not self._is_wanted():
-            return
+        """Send what may be sent, up to the bounds of a pass."""
+        core, is_push = self._core, self._core.is_push
         left, bytes_left = CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_BYTES_PER_PASS_MAX
-        while left > 0 and bytes_left > 0:
-            seqs = self._next_run(left if self._core.config.is_push else min(left, self._waiting.wanted_count()))
+        while left > 0 and bytes_left > 0 and self._is_wanted():
+            seqs = self._next_run(left if is_push else min(left, self._waiting.wanted_count()))
             if not seqs:
                 self._waiting.end_no_wait()
                 return
-            sizes = self._core.index.sizes_of(seqs)
+            sizes = core.index.sizes_of(seqs) if len(seqs) > 1 or left < CONSUMER_DELIVERIES_PER_PASS_MAX else ()
             if sum(sizes) > bytes_left:
                 before = accumulate(sizes, initial=0)
                 seqs = seqs[: sum(1 for size in islice(before, len(seqs)) if size < bytes_left)]
-            if self._core.config.is_push:
+            if is_push:
                 sent_count = self._push(seqs, now_ns)
             else:
                 if left == CONSUMER_DELIVERIES_PER_PASS_MAX:
@@ -100,14 +99,14 @@ class Deliveries:
         """Whether another pass could deliver at once."""
         if not self._is_wanted() or self._next_send_ns > now_ns or not self._next_run(1):
             return False
-        return self._flow_is_open() if self._core.config.is_push else self._waiting.eligible() is not None
+        return self._flow_is_open() if self._core.is_push else self._waiting.eligible() is not None
 
     def next_send_ns(self, now_ns: int) -> int | None:
         """When the pace lets the next message go, if that is later."""
         return self._next_send_ns if self._next_send_ns > now_ns and not self.is_paused else None
 
     def _is_wanted(self) -> bool:
-        return not self.is_paused and bool(self.is_bound if self._core.config.is_push else self._waiting)
+        return not self.is_paused and bool(self.is_bound if self._core.is_push else self._waiting)
 
     # ------------------------------------------------------------------ which messages
 

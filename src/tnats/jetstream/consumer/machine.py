@@ -89,7 +89,7 @@ class ConsumerMachine:
     # ------------------------------------------------------------------ configuration and start
 
     def _use(self, config: ConsumerConfig, now_ns: int) -> None:
-        self._core.config = config
+        self._core.use(config)
         self._filters = _filters(config)
         self._bound.use(config)
         self._acks.use(config)
@@ -140,7 +140,7 @@ class ConsumerMachine:
         line = None
         if not is_supported:
             line = "412 Required Api Level"
-        elif self.config.is_push:
+        elif self._core.is_push:
             line = "409 Consumer is push based"
         if line is None:
             self._waiting.take(reply, body, now_ns)
@@ -332,7 +332,7 @@ class ConsumerMachine:
         """When `tick` (or `resume`) has something to do; None: only when something happens."""
         config, deliveries = self.config, self._deliveries
         candidates = [self._timers.next_ns(), *self._waiting.deadlines(), deliveries.next_send_ns(now_ns)]
-        if config.is_push and deliveries.is_bound and config.idle_heartbeat_ns:
+        if self._core.is_push and deliveries.is_bound and config.idle_heartbeat_ns:
             candidates.append(deliveries.heartbeat_due_ns)
         if deliveries.is_paused and config.pause_until_ns is not None:
             candidates.append(config.pause_until_ns - self.wall_offset_ns)
@@ -364,7 +364,7 @@ class ConsumerMachine:
             ("Nats-Last-Stream", self.state.delivered_stream_seq),
         )
         self._waiting.send_heartbeats(now_ns, *headers)
-        if self.config.is_push and deliveries.is_bound and heartbeat_ns and deliveries.heartbeat_due_ns <= now_ns:
+        if self._core.is_push and deliveries.is_bound and heartbeat_ns and deliveries.heartbeat_due_ns <= now_ns:
             flow = deliveries.flow
             if flow.request_subject and not flow.is_open():
                 headers = (*headers, ("Nats-Consumer-Stalled", flow.request_subject.decode()))
@@ -377,7 +377,7 @@ class ConsumerMachine:
         if not threshold_ns or self._deliveries.is_bound or len(self._waiting) or self.state.outbox:
             return None
         # A delivery whose ack is awaited is use, until its time is over.
-        if len(self.state.pending) > len(self._timers.ready) and not self.config.is_push:
+        if len(self.state.pending) > len(self._timers.ready) and not self._core.is_push:
             return None
         return self._core.last_activity_ns + threshold_ns
 
