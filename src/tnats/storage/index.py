@@ -566,21 +566,13 @@ class MessageIndex:
             if place == LOST and in_gap:
                 place = REMOVED
             return place, sequence
-        end = min(last, sequence | CHUNK_SIZE - 1)
+        following = next(self._numbers_from((sequence >> CHUNK_BITS) + 1), None)
+        end = last if following is None else min(last, (following << CHUNK_BITS) - 1)
         if in_gap:
-            end = min(last, self._gaps[at - 1][1])
-            while end > sequence and self._has_chunk(sequence, end):
-                end = min(end, sequence | CHUNK_SIZE - 1)
-            return REMOVED, end
+            return REMOVED, min(end, self._gaps[at - 1][1])
         if at < len(self._gaps):
             end = min(end, self._gaps[at][0] - 1)
         return LOST, end
-
-    def _has_chunk(self, first: int, last: int) -> bool:
-        """Whether a chunk stands between two sequences (in a later chunk than that of the first)."""
-        return last > (first | CHUNK_SIZE - 1) and any(
-            first >> CHUNK_BITS < number <= last >> CHUNK_BITS for number in self._chunks
-        )
 
     # -------------------------------------------------------------- search
 

@@ -168,3 +168,17 @@ def test_runs_that_are_found_are_as_single_ones(subjects: tuple[bytes, ...]) -> 
             shared.remove(sequence)
             del model.live[sequence]
         compare(shared, model, rng)
+
+
+def test_ranges_that_nobody_could_count() -> None:
+    """What is absent between messages that lie far apart is told at once, lost and removed."""
+    index = MessageIndex()
+    far = 2**61
+    for sequence in (1, far, 2 * far):
+        index.put(sequence, b"s", 1, 7)
+    assert index.absent(1, 2**63, LOST) == [(2, far - 1), (far + 1, 2 * far - 1)]
+    index.skip(2, far - 1)
+    assert index.absent(1, 2**63, LOST) == [(far + 1, 2 * far - 1)]
+    index.skip(far + 1, 3 * far)
+    assert index.absent(1, 2**63, LOST) == []
+    assert index.absent(1, 2**63, REMOVED) == [(2, far - 1), (far + 1, 2 * far - 1), (2 * far + 1, 3 * far)]
