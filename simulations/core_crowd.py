@@ -12,7 +12,8 @@ class CoreCrowd(CoreDrill):
 
     CLIENTS: ClassVar[tuple[int, ...]] = (20, 35, 50)
     OPERATIONS: ClassVar[tuple[int, int]] = (60, 150)
-    probes: ClassVar[tuple[str, ...]] = CoreDrill.kinds
+    kinds: ClassVar[tuple[str, ...]] = (*CoreDrill.kinds, "N_FLOOD", "N_ADDR", "P_CRASHLOOP")
+    probes: ClassVar[tuple[str, ...]] = kinds
 
 
 scenario = CoreCrowd

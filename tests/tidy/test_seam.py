@@ -99,6 +99,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "tnats.cli.reply": {"trio.run_process": "`tnats reply --command` answers with the output of a program"},
     "tnats.harness.catalogue": {"pathlib": "finds scenario files, outside of any simulation"},
     "tnats.harness.sim.corpus": {"pathlib": "names the files of the corpus, outside of any simulation"},
+    "tnats.harness.sim.export": {"pathlib": "where a run is written to"},
     "tnats.harness.sim.farm": {
         "pathlib": "names the directory of scenario files for its workers",
         "selectors": "waits for worker processes",

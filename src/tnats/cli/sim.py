@@ -23,6 +23,7 @@ from tnats.harness.sim import farm, files, report
 from tnats.harness.sim.batch import Batch
 from tnats.harness.sim.corpus import run_corpus
 from tnats.harness.sim.drill import Drill
+from tnats.harness.sim.export import export
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.run import Played, Result, run_plan, run_seed
 from tnats.harness.sim.shrink import Shrinker, Shrunk
@@ -383,6 +384,22 @@ def make_report(directory: str | None, run_name: str, stale: bool, out: str) -> 
     files.write_text(path, report.page(played, token=token, needs=str(found.get("needs", ""))))
     print(path)
     return EXIT_GOOD if result.passed else EXIT_VIOLATION
+
+
+@command.command("export")
+@click.argument("run_name", metavar="TOKEN|FILE")
+@stale_option
+@out_option
+@click.pass_obj
+@misuse_is_2
+def write_export(directory: str | None, run_name: str, stale: bool, out: str) -> int:
+    """Write a run for other programs: its history as Jepsen's EDN, its events, its trace."""
+    kind, name, what = files.resolve(files.find_directory(directory), run_name, stale_too=stale)
+    if not isinstance(what, Plan) or not issubclass(kind, Drill):
+        raise TnatsError(f"{name} decides as it goes: there is no recording to write")
+    played, paths = export(kind, what, Path(out) / f"{name}-{what.seed}")
+    print("\n".join(map(str, paths)))
+    return EXIT_GOOD if played.result.passed else EXIT_VIOLATION
 
 
 # ------------------------------------------------------------------ meta, and what the commands start themselves

@@ -39,13 +39,10 @@ NETWORK_KINDS = (
     "N_HALFOPEN",
     "N_CLOG",
     "N_CHUNK",
-    "N_FLOOD",
-    "N_ADDR",
 )
 PROCESS_KINDS = (
     "P_KILL",
     "P_TERM",
-    "P_CRASHLOOP",
     "P_PAUSE",
     "P_SLOWCPU",
     "T_JUMP",

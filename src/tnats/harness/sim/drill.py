@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from tnats.harness.faults import Fault
+from tnats.harness.history import History
 from tnats.harness.scenario import Scenario, Violation
 from tnats.harness.sim.ledger import Ledger
 from tnats.harness.sim.nemesis import Nemesis
@@ -68,6 +69,11 @@ class Drill(Scenario):
     def plan(self) -> Plan:
         assert self._plan is not None
         return self._plan
+
+    @property
+    def history(self) -> History | None:
+        """What clients saw, in the form that Jepsen's tools read; None where a drill keeps none."""
+        return None
 
     @classmethod
     def name(cls) -> str:

@@ -141,6 +141,10 @@ class JetStreamDrill(Drill):
         self._proved_all = trio.Event()
         self._live_failure: Violation | None = None
 
+    @property
+    def history(self) -> History:
+        return self.recorder.history
+
     # ------------------------------------------------------------------ the plan
 
     @classmethod
@@ -203,7 +207,7 @@ class JetStreamDrill(Drill):
         """The server's configuration: times are scaled down with the clients'."""
         interval = (SYNC_INTERVAL_NS, False) if self.plan.word("sync") == "lazy" else (0, True)
         jetstream = JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=interval)
-        # Left to itself a server takes three quarters of what is free when it starts: nothing, if the disk is full then.
+        # Left to itself a server takes three quarters of what is free when it starts: on a full disk, nothing.
         jetstream.max_file_store = FILE_BYTES_MAX
         options = Options(jetstream=jetstream)
         options.host, options.port = "0.0.0.0", 4222

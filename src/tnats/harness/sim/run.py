@@ -47,6 +47,8 @@ class Played:
     result: Result
     drill: Drill | None
     error: BaseException | None
+    trace_lines: tuple[str, ...] = ()
+    """The trace as text, if it was kept."""
 
 
 def run_seed(kind: type[Scenario], name: str, seed: int) -> Played:
@@ -71,9 +73,9 @@ def played(name: str, outcome: Outcome[None], drill: Drill | None) -> Played:
         missed = tuple(str(fault) for fault in drill.nemesis.missed())
         base = attrs.evolve(base, probes=dict(drill.recording.probes), missed=missed)
     if error is None:
-        return Played(base, drill, None)
+        return Played(base, drill, None, tuple(outcome.trace_lines or ()))
     text = str(error) or type(error).__name__
     trace = "" if isinstance(error, Violation) else "".join(traceback.format_exception(error))
     plan = drill.plan.record() if drill is not None else None
     result = attrs.evolve(base, verdict="violation", rule=rule_of(error), text=text, trace=trace, plan=plan)
-    return Played(result, drill, error)
+    return Played(result, drill, error, tuple(outcome.trace_lines or ()))

@@ -281,7 +281,7 @@ PLANTED = (
     Planted(
         "acknowledges before fsync",
         "storage_power",
-        20,
+        5,
         ("C1 acked", "C13 risen"),
         lambda: [(Journal, "_sync_current", sync_nothing)],
     ),
@@ -295,7 +295,7 @@ PLANTED = (
     Planted(
         "no directory is synced",
         "storage_power",
-        20,
+        5,
         ("C1 acked", "LIVE open", "C33 alarm", "C13 risen"),
         lambda: [(SimDisk, "sync_dir", no_directory_sync)],
     ),
@@ -309,7 +309,7 @@ PLANTED = (
     Planted(
         "fsync errors are ignored",
         "storage_errors",
-        40,
+        20,
         ("C1 acked", "C13 risen"),
         lambda: [(Journal, "_sync_current", ignore_sync_errors)],
     ),
