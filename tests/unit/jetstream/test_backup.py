@@ -412,3 +412,38 @@ def test_headers_stay_as_they_are() -> None:
                 assert b"A: \xc3\xbc" in base64.b64decode(message["hdrs"])
 
     play(1, scene).unwrap()
+
+
+@pytest.mark.parametrize("last", [10**12, 2**62])
+def test_sequences_that_lie_far_apart(last: int) -> None:
+    """A stream whose messages have almost all been removed is restored, and starts, as fast as any other."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            data = compressed(archived((1, b"s"), (last // 2, b"s"), last_seq=last))
+            await restore(client, {"name": "S", "subjects": ["s"]}, data)
+            assert await publish(client, "s", b"") == {"stream": "S", "seq": last + 1}
+            await stage.restart()
+            info: Any = await call(client, "STREAM.INFO.S")
+            state = info["state"]
+            assert (state["messages"], state["last_seq"], state["num_deleted"]) == (3, last + 1, last - 2)
+            assert "lost" not in state
+
+    play(1, scene).unwrap()
+
+
+def test_names_that_would_be_paths() -> None:
+    """Streams and consumers cannot have path separators in their names, so that no backup leads anywhere."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S"})
+            for name in ("a/b", "a\\b", "../a"):
+                token = name.replace("..", "-")
+                answer: Any = await call(client, f"STREAM.CREATE.{token}", {"name": token})
+                assert answer["error"]["err_code"] == 10128
+                body = {"stream_name": "S", "config": {"durable_name": token}}
+                answer = await call(client, f"CONSUMER.DURABLE.CREATE.S.{token}", body)
+                assert answer["error"]["err_code"] == 10127
+
+    play(1, scene).unwrap()
