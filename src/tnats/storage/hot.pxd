@@ -250,11 +250,13 @@ cpdef object measure_messages(bytes body, object places, Py_ssize_t base, Py_ssi
 cpdef list subjects_of_messages(bytes body, object places)
 
 @cython.locals(
-    subject="unsigned int[::1]", count_of="unsigned long long[::1]", last_of="unsigned long long[::1]",
-    link="unsigned int[::1]", number=Py_ssize_t, identity=Py_ssize_t, before="unsigned long long",
-    sequence="unsigned long long", outside=list,
+    subject="unsigned int[::1]", count_of="unsigned long long[::1]", first_of="unsigned long long[::1]",
+    last_of="unsigned long long[::1]", link="unsigned int[::1]", number=Py_ssize_t, identity=Py_ssize_t,
+    before="unsigned long long", sequence="unsigned long long", outside=list,
 )
-cpdef list link_forward(object identities, unsigned long long first, object counts, object lasts, object links)
+cpdef list link_forward(
+    object identities, unsigned long long first, object counts, object firsts, object lasts, object links
+)
 
 @cython.locals(
     subject="unsigned int[::1]", count_of="unsigned long long[::1]", first_of="unsigned long long[::1]",
@@ -264,12 +266,6 @@ cpdef list link_forward(object identities, unsigned long long first, object coun
 cpdef bint link_backward(
     object identities, unsigned long long first, object counts, object firsts, object lasts, object links
 ) except -1
-
-@cython.locals(
-    number="unsigned int[::1]", value="unsigned int[::1]", entry="unsigned int[::1]", size=Py_ssize_t,
-    count=Py_ssize_t, position=Py_ssize_t,
-)
-cpdef object translate(object numbers, object table)
 
 @cython.locals(
     total=Py_ssize_t, out=bytearray, data="unsigned char *", shown="unsigned long long[::1]",

@@ -302,20 +302,27 @@ def subjects_of_messages(body: bytes, places: array[int]) -> list[bytes]:
 
 
 def link_forward(
-    identities: array[int], first: int, counts: array[int], lasts: array[int], links: array[int]
+    identities: array[int],
+    first: int,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+    links: array[int],
 ) -> list[tuple[int, int]]:
     """Take messages behind all others into the books of their subjects.
 
-    `identities` are the subjects of the sequences from `first` on, `counts` and `lasts` go by identity. `links` gets
+    `identities` are the subjects of the sequences from `first` on, the books go by identity. `links` gets
     the distance from each message to the next of its subject. Returns (message before the run, next of its subject).
     """
     outside: list[tuple[int, int]] = []
-    subject, count_of, last_of, link = identities, counts, lasts, links
+    subject, count_of, first_of, last_of, link = identities, counts, firsts, lasts, links
     sequence = first
     for number in range(len(identities)):
         identity = subject[number]
         before = last_of[identity]
-        if count_of[identity] and before < sequence:
+        if not count_of[identity]:
+            first_of[identity] = sequence
+        elif before < sequence:
             if before >= first:
                 if sequence - before <= LINK_MAX:
                     link[before - first] = sequence - before
@@ -361,19 +368,6 @@ def link_backward(
             is_in_front = False
         count_of[identity] += 1
     return is_in_front
-
-
-def translate(numbers: array[int], table: array[int]) -> array[int]:
-    """The value in `table` for each of `numbers`. Raises ValueError for a number that the table does not have."""
-    count = len(numbers)
-    values = array("I", bytes(4 * count))
-    number, value, entry = numbers, values, table
-    size = len(table)
-    for position in range(count):
-        if number[position] >= size:
-            raise ValueError(f"number {number[position]} of {size}")
-        value[position] = entry[number[position]]
-    return values
 
 
 def pack_messages(

@@ -245,12 +245,14 @@ class MessageIndex:
     def put_run(self, subjects: list[bytes], sizes: Sequence[int], places: array[int], times_ns: array[int]) -> None:
         """New messages behind the last sequence: `put_next` for each, with the work shared."""
         first, count = self.last + 1, len(subjects)
-        identities, is_uniform = self._identify(subjects, first, 1)
+        identities, is_uniform = self._identify(subjects)
         links = array("I", [is_uniform]) * count
         if is_uniform:
             links[-1] = self._join(identities[0], first, first + count - 1, count)
         else:
-            for sequence, following in hot.link_forward(identities, first, self._counts, self._lasts, links):
+            for sequence, following in hot.link_forward(
+                identities, first, self._counts, self._firsts, self._lasts, links
+            ):
                 self._link(sequence, following)
         sizes = array("I", sizes)
         self._store(first, identities, sizes, places, times_ns, links)
@@ -264,35 +266,7 @@ class MessageIndex:
         self, first: int, subjects: list[bytes], sizes: array[int], places: array[int], times_ns: array[int]
     ) -> None:
         """Messages of consecutive sequences of which nothing is known yet: `put` for each, with the work shared."""
-        identities, is_uniform = self._identify(subjects, first + len(subjects) - 1, -1)
-        self._put_found(first, identities, sizes, places, times_ns, is_uniform=is_uniform)
-
-    def put_saved(
-        self,
-        first: int,
-        names: list[bytes],
-        numbers: array[int],
-        sizes: array[int],
-        places: array[int],
-        times_ns: array[int],
-    ) -> None:
-        """`put_found` with the subjects as numbers into the list `names`, all of which are used."""
-        last = first + len(sizes) - 1
-        table = array("I", [self._ids.get(name) or self._new_id(name, last) for name in names])
-        is_uniform = len(names) == 1
-        identities = table * len(sizes) if is_uniform else hot.translate(numbers, table)
-        self._put_found(first, identities, sizes, places, times_ns, is_uniform=is_uniform)
-
-    def _put_found(
-        self,
-        first: int,
-        identities: array[int],
-        sizes: array[int],
-        places: array[int],
-        times_ns: array[int],
-        *,
-        is_uniform: bool,
-    ) -> None:
+        identities, is_uniform = self._identify(subjects)
         ensure(first >= self.start, f"sequence {first} is put below the start")
         count = len(identities)
         last = first + count - 1
@@ -307,22 +281,31 @@ class MessageIndex:
         self.bytes += sum(sizes)
         self.last = max(self.last, last)
 
-    def _identify(self, subjects: list[bytes], sequence: int, step: int) -> tuple[array[int], bool]:
-        """The identities of subjects, made where they are new, and whether all are one.
-
-        `sequence`: of the first subject, if they are looked at forwards (step 1), else of the last (step -1).
-        """
+    def _identify(self, subjects: list[bytes]) -> tuple[array[int], bool]:
+        """The identities of subjects, made where they are new (without books yet), and whether all are one."""
         ids, subject = self._ids, subjects[0]
         if subjects.count(subject) == len(subjects):
-            return array("I", [ids.get(subject) or self._new_id(subject, sequence)]) * len(subjects), True
+            if subject not in ids:
+                self._make_ids([subject])
+            return array("I", [ids[subject]]) * len(subjects), True
         found = list(map(ids.get, subjects))
         if None in found:
-            for offset in range(len(subjects))[::step]:
-                if found[offset] is None:
-                    subject = subjects[offset]
-                    found[offset] = ids.get(subject) or self._new_id(subject, sequence)
-                sequence += step
+            self._make_ids([subject for subject in dict.fromkeys(subjects) if subject not in ids])
+            found = list(map(ids.get, subjects))
         return array("I", found), False  # type: ignore[arg-type]  # none of them is None any more
+
+    def _make_ids(self, names: list[bytes]) -> None:
+        """Identities for new subjects; first and last are set with the first message."""
+        reused = min(len(names), len(self._free_ids))
+        for name in names[:reused]:
+            identity = self._ids[name] = self._free_ids.pop()
+            self._names[identity] = name
+        fresh = names[reused:] if reused else names
+        start = len(self._names)
+        self._ids.update(zip(fresh, range(start, start + len(fresh)), strict=True))
+        self._names += fresh
+        for numbers in (self._counts, self._firsts, self._lasts):
+            numbers.frombytes(bytes(8 * len(fresh)))
 
     def _store(
         self,
