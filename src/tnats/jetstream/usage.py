@@ -39,7 +39,7 @@ def usage_of(streams: Iterable[StreamService], limits: AccountLimits, *, is_tier
             usage.storage += size
             usage.reserved_storage += reserved
         usage.streams += 1
-        usage.consumers += stream.consumer_count
+        usage.consumers += len(stream.consumers)
     return usage
 
 

@@ -58,7 +58,7 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
         "streams": len(services),
     }
     leads = query.flag("raft")  # a server on its own leads all of them
-    consumer_count = sum(len(stream.consumers) for stream in services)
+    consumer_count = sum(stream.consumer_count for stream in services)
     report |= {
         **({"streams_leader": len(services)} if leads else {}),
         "consumers": consumer_count,
@@ -196,14 +196,10 @@ def _stream(node: Node, stream: StreamService, *, consumers: bool, config: bool)
     if config:
         report["config"] = to_object(stream.config)
     report["state"] = to_object(stream_state(stream))
-    if consumers and stream.consumers:
-        details = []
-        for name in sorted(stream.consumers):
-            info = stream.consumers[name].info()
-            if not config:
-                info.config = None
-            details.append(to_object(info))
-        report["consumer_detail"] = details
+    listed = stream.listed_consumers() if consumers else []
+    if listed:
+        infos = [consumer.info() for consumer in listed]
+        report["consumer_detail"] = [to_object(info if config else attrs.evolve(info, config=None)) for info in infos]
     origins = [to_object(intake.info()) for intake in stream.intakes]
     if origins and stream.config.mirror is not None:
         report["mirror"] = origins[0]

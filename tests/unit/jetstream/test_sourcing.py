@@ -307,8 +307,9 @@ def test_a_way_that_breaks_now_and_then() -> None:
                 if round_number == 3:
                     await stage.restart()
                 switch(round_number % 2 == 0)
-                consumers: Any = await call(client, "CONSUMER.NAMES.O")
-                for name in consumers["consumers"] or []:
+                assert (await call(client, "CONSUMER.NAMES.O"))["consumers"] == []
+                assert stage.node.jetstream is not None
+                for name in list(stage.node.jetstream.accounts["$G"].streams["O"].consumers):
                     await call(client, f"CONSUMER.DELETE.O.{name}")
                 await stage.sleep(4)
             switch(True)

@@ -75,16 +75,16 @@ class ConsumerCalls:
 
     async def names(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumersRequest, is_optional=True)
-        stream = request.stream()
-        shown, offset = page(sorted(stream.consumers), wanted.offset, NAMES_PAGE)
-        return ConsumerNames(len(stream.consumers), offset, NAMES_PAGE, shown)
+        found = request.stream().listed_consumers()
+        shown, offset = page(found, wanted.offset, NAMES_PAGE)
+        return ConsumerNames(len(found), offset, NAMES_PAGE, [consumer.name for consumer in shown])
 
     async def list(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumersRequest, is_optional=True)
-        stream = request.stream()
-        shown, offset = page(sorted(stream.consumers), wanted.offset, LIST_PAGE)
-        infos = [consumer_info(stream.consumers[name], with_levels=False) for name in shown]
-        return ConsumerList(len(stream.consumers), offset, LIST_PAGE, infos)
+        found = request.stream().listed_consumers()
+        shown, offset = page(found, wanted.offset, LIST_PAGE)
+        infos = [consumer_info(consumer, with_levels=False) for consumer in shown]
+        return ConsumerList(len(found), offset, LIST_PAGE, infos)
 
     async def info(self, request: Request) -> object:
         if not request.is_empty:

@@ -244,7 +244,7 @@ def stream_state(stream: StreamService) -> StreamState:
     if not state.last_seq and not stream.machine.was_purged:
         state.first_seq = 0
     state.num_subjects = stream.store.subject_count
-    state.consumer_count = len(stream.consumers)
+    state.consumer_count = stream.consumer_count
     lost = _lost(stream)
     if lost:
         state.lost = LostStreamData(lost)

@@ -92,6 +92,8 @@ class StreamService:
         self.machine = machine
         self.store = store
         self.consumers: dict[str, ConsumerService] = {}
+        self._direct: dict[str, None] = {}
+        """Names of those that serve mirrors and sources elsewhere, which nobody lists."""
         self.interest = InterestTable(machine.config.retention)
         self.leader = StreamLeader(
             machine, self.interest, host.budget, host.draw, account=account.name, domain=host.options.domain
@@ -129,8 +131,12 @@ class StreamService:
 
     @property
     def consumer_count(self) -> int:
-        """How many consumers it has."""
-        return len(self.consumers)
+        """How many consumers it has, without those that are made for mirrors and sources elsewhere."""
+        return len(self.consumers) - len(self._direct)
+
+    def listed_consumers(self) -> list[ConsumerService]:
+        """The same, in the order of their names."""
+        return [self.consumers[name] for name in sorted(self.consumers) if name not in self._direct]
 
     @property
     def config(self) -> StreamConfig:
@@ -442,11 +448,14 @@ class StreamService:
     def add_consumer(self, consumer: ConsumerService) -> None:
         """A consumer was made, or its filters changed."""
         self.consumers[consumer.name] = consumer
+        if consumer.config.direct:
+            self._direct[consumer.name] = None
         self.interest.put(consumer.name, consumer.machine)
 
     def remove_consumer(self, name: str) -> None:
         """A consumer is gone."""
         self.consumers.pop(name, None)
+        self._direct.pop(name, None)
         self.interest.discard(name)
         self.sweep()
 
