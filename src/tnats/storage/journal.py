@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
 READ_RUN_BYTES = 4 * 1024 * 1024
 """What is read at a time when a group's entries are replayed."""
+PROMISE_DELAYS_MAX = 5
+"""So many times the delay is the longest that a busy part's slot stays behind."""
+
 ENTRY_BYTES_MORE_MAX = hot.HEADER_SIZE + 8 + record.SEALED_BYTES_MAX
 """An entry takes at most so much more than its body."""
 
@@ -485,13 +488,17 @@ class Journal:
         return True
 
     async def _promise_when_quiet(self) -> None:
-        """Write the promise into a slot when no batch has come for a while that would carry it."""
+        """Write the promise into a slot when no batch has come for a while that would carry it, and now and then when
+        there are ever more: damage to the end of a busy part must not take what tells of it with it.
+        """
         while True:
             await self._synced.wait()
-            self._synced = trio.Event()
-            await self._clock.sleep_ns(JOURNAL_PROMISE_DELAY_NS)
-            if not self._synced.is_set():
-                self._promise()
+            for _ in range(PROMISE_DELAYS_MAX):
+                self._synced = trio.Event()
+                await self._clock.sleep_ns(JOURNAL_PROMISE_DELAY_NS)
+                if not self._synced.is_set():
+                    break
+            self._promise()
 
     def _promise(self) -> None:
         """Write how far the current part is durable into its next slot, unless it says so."""

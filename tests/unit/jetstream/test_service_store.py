@@ -272,6 +272,7 @@ def test_a_consumer_whose_state_is_damaged_is_kept_and_named(harm: str) -> None:
     async def scene(stage: Stage) -> None:
         async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
             await consumed(stage, client)
+            await stage.sleep(1)
             stage.machine.kill()
             await stage.machine.wait_ended()
             image = stage.machine.drive.image
@@ -290,6 +291,74 @@ def test_a_consumer_whose_state_is_damaged_is_kept_and_named(harm: str) -> None:
                 assert answer["ack_floor"]["stream_seq"] <= 10  # type: ignore[index]
 
     play(1, scene).unwrap()
+
+
+def test_what_a_consumer_passes_over_is_named_once() -> None:
+    """A message that rots while the server runs: consumers go on without it, stream info lists it as lost, log and
+    health check name it, once however many pass it over.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", STREAM)
+            for number in range(9):
+                await publish(client, "s.a", b"payload %d" % number)
+            await checkpoint(stage)
+            await stage.restart()
+            image = stage.machine.drive.image
+            (path,) = segments(stage)
+            image.overwrite(path, b"???", image.content(path).index(b"payload 4"))
+            for name in ("C", "D"):
+                config = {"durable_name": name, "ack_policy": "none"}
+                await call(client, f"CONSUMER.DURABLE.CREATE.S.{name}", {"stream_name": "S", "config": config})
+                async with client.subscribe(f"inbox.{name}") as subscription:
+                    request = orjson.dumps({"batch": 8})
+                    await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", request, reply=f"inbox.{name}")
+                    received = []
+                    async for message in subscription:
+                        received.append(message.data)
+                        if len(received) == 8:
+                            break
+                assert received == [b"payload %d" % number for number in range(9) if number != 4]
+            assert (await state(client))["lost"]["msgs"] == [5]  # type: ignore[index]
+            (line,) = health(stage)
+            assert "message 5" in line
+            told = [text for _, text in stage.machine.log_lines if "damaged" in text and "message 5" in text]
+            assert len(told) == 1
+
+    play(1, scene).unwrap()
+
+
+def test_what_was_passed_over_after_a_loss_of_power_is_not_listed_as_deleted() -> None:
+    """Under a sync interval a loss of power can have taken millions of sequences: they are a range in the health check,
+    stream info lists the first of them as lost, and no list of deleted messages grows by them.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", STREAM)
+            for number in range(9):
+                await publish(client, "s.a", b"%d" % number)
+            await call(client, "STREAM.MSG.DELETE.S", {"seq": 3})
+            await stage.sleep(70)
+            stage.machine.power_loss(CrashPolicy.STRICT)
+            await stage.machine.wait_ended()
+            stage.machine.start()
+            await stage.sleep(2)
+            await state(client)  # repeated until the client is back
+            answer = await publish(client, "s.a", b"new")
+            assert answer is not None
+            assert answer["seq"] > 1_000_000  # type: ignore[operator]
+            info = await call(client, "STREAM.INFO.S", {"deleted_details": True})
+            found = info["state"]
+            assert isinstance(found, dict)
+            assert found["deleted"] == [3]
+            assert 0 < len(found["lost"]["msgs"]) <= 10_000
+            assert found["messages"] == 9
+            (line,) = health(stage)
+            assert f"lost stream/1/$G/S 10-{answer['seq'] - 1}" in line  # type: ignore[operator]
+
+    play(1, scene, sync_interval=(60 * 1_000_000_000, False)).unwrap()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
