@@ -140,7 +140,8 @@ class WaitQueue:
     """Waiting requests: lower priority numbers first, within one number in turns, a message each."""
 
     def __init__(self) -> None:
-        self._by_priority: list[deque[PullRequest]] = [deque() for _ in range(PRIORITY_MAX + 1)]
+        self._by_priority: dict[int, deque[PullRequest]] = {}
+        """None of them empty: of a thousand consumers most wait for nothing."""
         self._count = 0
         self.bounded_count = 0
         """Of those that may get so many bytes and no more."""
@@ -149,21 +150,21 @@ class WaitQueue:
         return self._count
 
     def __iter__(self) -> Iterator[PullRequest]:
-        for queue in self._by_priority:
-            yield from queue
+        for number in sorted(self._by_priority):
+            yield from self._by_priority[number]
 
     def add(self, request: PullRequest) -> None:
         """A request waits."""
-        self._by_priority[request.priority].append(request)
+        queue = self._by_priority.get(request.priority)
+        if queue is None:
+            queue = self._by_priority[request.priority] = deque()
+        queue.append(request)
         self._count += 1
         self.bounded_count += request.is_bounded
 
     def first_queue(self) -> deque[PullRequest] | None:
         """The requests of the lowest number, in the order of their turns."""
-        for queue in self._by_priority:
-            if queue:
-                return queue
-        return None
+        return self._by_priority[min(self._by_priority)] if self._by_priority else None
 
     def first(self) -> PullRequest | None:
         """The request whose turn it is."""
@@ -186,6 +187,8 @@ class WaitQueue:
             queue.popleft()
         else:
             queue.remove(request)
+        if not queue:
+            del self._by_priority[request.priority]
         self._count -= 1
         self.bounded_count -= request.is_bounded
 
