@@ -312,7 +312,7 @@ def test_what_a_consumer_passes_over_is_named_once() -> None:
                 config = {"durable_name": name, "ack_policy": "none"}
                 await call(client, f"CONSUMER.DURABLE.CREATE.S.{name}", {"stream_name": "S", "config": config})
                 async with client.subscribe(f"inbox.{name}") as subscription:
-                    request = orjson.dumps({"batch": 8})
+                    request = orjson.dumps({"batch": 9})
                     await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", request, reply=f"inbox.{name}")
                     received = []
                     async for message in subscription:
