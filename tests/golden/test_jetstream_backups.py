@@ -41,7 +41,8 @@ def test_backups_of_nats_server(name: str, piece: int) -> None:
     """Every item of a foreign backup is found, whatever pieces it comes in."""
     data = (FOLDER / f"{name}.s2").read_bytes()
     unpacker = Unpacker()
-    items = [item for at in range(0, len(data), piece) for item in unpacker.feed(data[at : at + piece])]
+    pieces = [data[at : at + piece] for at in range(0, len(data), piece)]
+    items = [item for one in pieces for step in unpacker.feed(one) for item in step]
     unpacker.finish()
     lines = b"".join(orjson.dumps(told(item)) + b"\n" for item in items)
     expected = FOLDER / f"{name}.jsonl"

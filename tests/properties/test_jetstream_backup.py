@@ -12,6 +12,7 @@ from tnats.jetstream.backup import archive, consumer_state, s2
 from tnats.jetstream.backup.contents import ArchivedConsumer, ArchivedMessage, BadArchive, Bounds, Item
 from tnats.jetstream.backup.receiving import Unpacker
 from tnats.jetstream.consumer.config import ConsumerConfig
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import ConsumerState
 
 CONTENTS = st.one_of(
@@ -36,10 +37,11 @@ CONSUMERS = st.dictionaries(
 def consumer_at(start: int) -> ConsumerState:
     state = ConsumerState(start + 1)
     for seq in range(start + 1, start + 6):
-        state.deliver(seq, seq, 10**15 + seq, tracks_acks=True)
-    state.deliver(start + 2, start + 7, 10**15, tracks_acks=True)
+        state.deliver(seq, 1, seq, 10**15 + seq, tracks_acks=True)
+    state.deliver(start + 2, 1, start + 7, 10**15, tracks_acks=True)
     state.ack(start + 3)
     state.hold(start + 8)
+    state.outbox[start + 1] = Letter(start + 1, "letters.here", "über", 3, 10**18)
     return state
 
 
@@ -53,10 +55,12 @@ def packed(messages: list[tuple[int, int, bytes, bytes, bytes]], consumers: dict
 
 
 def unpacked(data: bytes, rng: random.Random) -> list[Item]:
-    unpacker, items, at = Unpacker(), [], 0
+    unpacker, at = Unpacker(), 0
+    items: list[Item] = []
     while at < len(data):
         size = rng.choice([1, 3, 50, 1000, 100_000])
-        items += unpacker.feed(data[at : at + size])
+        for step in unpacker.feed(data[at : at + size]):
+            items += step
         at += size
     unpacker.finish()
     return items
@@ -73,7 +77,7 @@ def test_what_is_compressed_comes_back(content: bytes, seed: int) -> None:
     data += writer.finish()
     reader, plain, step = s2.Reader(), b"", rng.randint(1, 50_000)
     for start in range(0, len(data), step):
-        plain += reader.feed(data[start : start + step])
+        plain += b"".join(reader.feed(data[start : start + step]))
     assert plain == content
     assert reader.is_complete == bool(data)
 

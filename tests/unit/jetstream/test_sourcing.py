@@ -322,7 +322,7 @@ def test_a_way_that_breaks_now_and_then() -> None:
 
 
 def test_starts_filters_and_transforms_of_a_mirror() -> None:
-    """A mirror begins where it is told, takes what its filters match, renames, and keeps the sequences of its origin."""
+    """A mirror begins where it is told, takes what its filters match, renames, and keeps its origin's sequences."""
 
     async def scene(stage: Stage) -> None:
         async with open_client(stage) as client:

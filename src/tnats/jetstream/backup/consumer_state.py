@@ -1,16 +1,20 @@
 """The place of a consumer as backups hold it: JSON in archives of version 2, nats-server's bytes in those of version 1.
 
 Redelivery counts there are deliveries after the first. What nats-server does not know of, messages held back for their
-subject, stands under a key of its own, which it passes over.
+subject and dead letters that wait, stands under a key of its own, which it passes over.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from tnats.jetstream.backup.contents import BadArchive
+from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.limits import SECOND_NS
+from tnats.subjects.tokens import is_valid_literal
 
 OWN_KEY = "tnats"
 _MAGIC = 22
@@ -30,8 +34,9 @@ def to_json(state: ConsumerState) -> dict[str, Any]:
         }
     if state.redelivered:
         found["redelivered"] = {str(seq): count - 1 for seq, count in state.redelivered.items()}
-    if state.held or state.per_subject_until:
-        found[OWN_KEY] = {"held": list(state.held), "per_subject_until": state.per_subject_until}
+    if state.held or state.per_subject_until or state.outbox:
+        letters = [attrs.astuple(letter) for letter in state.outbox.values()]
+        found[OWN_KEY] = {"held": list(state.held), "per_subject_until": state.per_subject_until, "letters": letters}
     return found
 
 
@@ -39,19 +44,24 @@ def from_json(given: Any) -> ConsumerState:
     """The state of a JSON object. Raises BadArchive."""
     try:
         own = given.get(OWN_KEY, {})
-        return _build(
+        state = _build(
             (given["delivered"]["consumer_seq"], given["delivered"]["stream_seq"]),
             (given["ack_floor"]["consumer_seq"], given["ack_floor"]["stream_seq"]),
-            [
-                (int(seq), one["Sequence"], one["Timestamp"])
-                for seq, one in (given.get("pending") or {}).items()
-            ],
+            [(int(seq), one["Sequence"], one["Timestamp"]) for seq, one in (given.get("pending") or {}).items()],
             {int(seq): count for seq, count in (given.get("redelivered") or {}).items()},
             own.get("held", []),
             own.get("per_subject_until", 0),
-        )  # fmt: skip
+        )
+        letters = [Letter(*letter) for letter in own.get("letters", ())]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadArchive(f"the state of a consumer is damaged ({error!r})") from None
+    for letter in letters:
+        numbers, texts = (letter.seq, letter.deliveries, letter.died_ns), (letter.target, letter.reason)
+        is_sound = all(type(one) is int and 0 <= one < 2**63 for one in numbers) and letter.deliveries < 2**31
+        if not is_sound or not all(type(one) is str for one in texts) or not is_valid_literal(letter.target):
+            raise BadArchive("a dead letter of a consumer is damaged")
+    state.outbox = {letter.seq: letter for letter in letters}
+    return state
 
 
 def from_bytes(data: bytes) -> ConsumerState:

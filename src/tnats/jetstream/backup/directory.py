@@ -100,10 +100,17 @@ def _plain(block: bytes) -> bytes:
     if block[len(_COMPRESSED_BLOCK)] != _S2_COMPRESSION:
         raise BadArchive("a block is compressed in an unknown way")
     reader = s2.Reader()
-    plain = reader.feed(block[at:-_HASH_SIZE])
+    plain = bytearray()
+    try:
+        for part in reader.feed(block[at:-_HASH_SIZE]):
+            plain += part
+            if len(plain) > BACKUP_ENTRY_BYTES_MAX:
+                raise BadArchive("a compressed block is too large")
+    except s2.CorruptInput as error:
+        raise BadArchive(f"corrupt input: {error}") from None
     if not reader.is_complete:
         raise BadArchive("a compressed block ends too early")
-    return plain + block[-_HASH_SIZE:]
+    return bytes(plain) + block[-_HASH_SIZE:]
 
 
 def records(block: bytes) -> Iterator[Item]:

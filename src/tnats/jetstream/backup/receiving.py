@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import attrs
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 SEQ_MAX = 2**63 - 1
 ITEMS_PER_STEP = 512
-"""Items stored between two checkpoints of the reactor."""
+"""Items that are taken apart, and then stored, in one go."""
 
 
 class _Stalled(Exception):
@@ -78,19 +79,25 @@ class Unpacker:
         self._reader: ArchiveReader | DirectoryReader | None = None
         self._head = b""
 
-    def feed(self, chunk: bytes) -> list[Item]:
-        """Raises BadArchive."""
+    def feed(self, chunk: bytes) -> Iterator[list[Item]]:
+        """The items that are complete with `chunk`, a few at a time. Raises BadArchive."""
         try:
-            plain = self._head + self._decompressor.feed(chunk)
+            for block in self._decompressor.feed(chunk):
+                items = self._take_apart(block)
+                while some := list(islice(items, ITEMS_PER_STEP)):
+                    yield some
         except s2.CorruptInput as error:
             raise BadArchive(f"corrupt input: {error}") from None
+
+    def _take_apart(self, plain: bytes) -> Iterator[Item]:
+        plain = self._head + plain
         if self._reader is None:
             if len(plain) < len(MAGIC):
                 self._head = plain
-                return []
+                return iter(())
             self._head = b""
             self._reader = ArchiveReader() if plain.startswith(MAGIC) else DirectoryReader()
-        return list(self._reader.feed(plain))
+        return self._reader.feed(plain)
 
     def finish(self) -> None:
         """Nothing more comes. Raises BadArchive."""
@@ -256,8 +263,9 @@ class Restore:
             filler = Filler(stream)
             unpacker = Unpacker()
             while last.data:
-                items = await host.runtime.processor.offload(partial(unpacker.feed, last.data))
-                await self._store(filler, items)
+                steps = unpacker.feed(last.data)
+                while (items := await host.runtime.processor.offload(partial(next, steps, None))) is not None:
+                    await self._store(filler, items)
                 if last.reply:
                     self._client.publish(last.reply, b"")
                 last = await self._next_chunk()
@@ -295,20 +303,13 @@ class Restore:
 
     async def _store(self, filler: Filler, items: list[Item]) -> None:
         """Raises BadArchive, StorageError."""
-        for step in _steps(items):
-            for item in step:
-                filler.put(item)
-            await trio.lowlevel.checkpoint()
-            error = self._host.refusal(self._account, self._config)
-            if error is not None:
-                raise StoreFull(error.description)
-            log = filler.stream.store.log
-            if log.unwritten_bytes > RESTORE_UNWRITTEN_BYTES_MAX:
-                await log.write()
-            if log.trouble is not None:
-                raise log.trouble
-
-
-def _steps(items: list[Item]) -> Iterator[list[Item]]:
-    for at in range(0, len(items), ITEMS_PER_STEP):
-        yield items[at : at + ITEMS_PER_STEP]
+        for item in items:
+            filler.put(item)
+        error = self._host.refusal(self._account, self._config)
+        if error is not None:
+            raise StoreFull(error.description)
+        log = filler.stream.store.log
+        if log.unwritten_bytes > RESTORE_UNWRITTEN_BYTES_MAX:
+            await log.write()
+        if log.trouble is not None:
+            raise log.trouble

@@ -7,6 +7,8 @@ without repeats are left to a Snappy library; the others are decoded here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import cramjam
 
 from tnats.storage import hot
@@ -33,7 +35,7 @@ def _masked(checksum: int) -> bytes:
 
 
 class Reader:
-    """Decompresses a stream that comes in pieces. Holds at most one chunk."""
+    """Decompresses a stream that comes in pieces. Holds at most one chunk: a small one may become a large block."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -44,11 +46,10 @@ class Reader:
         """Whether the stream may end here."""
         return self._is_begun and not self._held
 
-    def feed(self, data: bytes) -> bytes:
-        """What the stream holds up to here. Raises CorruptInput."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The blocks that are complete with `data`, to be taken before it is called again. Raises CorruptInput."""
         held = self._held
         held += data
-        found = []
         at = 0
         while len(held) - at >= _CHUNK_HEAD_SIZE:
             kind = held[at]
@@ -60,10 +61,9 @@ class Reader:
             end = at + _CHUNK_HEAD_SIZE + size
             if len(held) < end:
                 break
-            found.append(self._chunk(kind, bytes(held[at + _CHUNK_HEAD_SIZE : end])))
+            yield self._chunk(kind, bytes(held[at + _CHUNK_HEAD_SIZE : end]))
             at = end
         del held[:at]
-        return b"".join(found)
 
     def _chunk(self, kind: int, body: bytes) -> bytes:
         if kind == _IDENTIFIER:
