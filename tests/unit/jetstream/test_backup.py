@@ -12,6 +12,8 @@ from tests.unit.jetstream.backups import archived, compressed, fetch, restore, t
 from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
 
 from tnats.client import Client, connect
+from tnats.jetstream.backup import archive, s2
+from tnats.jetstream.backup.receiving import Unpacker
 from tnats.limits import BACKUPS_MAX
 from tnats.runtime.sim.disk_faults import DiskFault, Fail
 from tnats.runtime.sim.disk_image import CrashPolicy
@@ -447,3 +449,22 @@ def test_names_that_would_be_paths() -> None:
                 assert answer["error"]["err_code"] == 10127
 
     play(1, scene).unwrap()
+
+
+def test_a_tightly_packed_chunk_is_unpacked_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much a chunk becomes, no more than a block of it is in memory at a time."""
+    decoded: list[int] = []
+    decode = s2.decode_block
+
+    def counted(block: bytes) -> bytes:
+        decoded.append(len(block))
+        return decode(block)
+
+    monkeypatch.setattr(s2, "decode_block", counted)
+    entries = archive.message(1, 1, b"s", b"", bytes(s2.BLOCK_BYTES)) * 100
+    chunk = compressed(archived()[: -len(archive.end())] + entries)
+    assert len(chunk) < 2 * s2.BLOCK_BYTES
+    steps = Unpacker().feed(chunk)
+    for number in range(1, 50):
+        next(steps)
+        assert len(decoded) <= number + 1
