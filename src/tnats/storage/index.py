@@ -290,7 +290,12 @@ class MessageIndex:
             return array("I", [ids[subject]]) * len(subjects), True
         found = list(map(ids.get, subjects))
         if None in found:
-            self._make_ids([subject for subject in dict.fromkeys(subjects) if subject not in ids])
+            missing = [subject for subject, identity in zip(subjects, found, strict=True) if identity is None]
+            new = list(dict.fromkeys(missing))
+            start = len(self._names)
+            self._make_ids(new)
+            if len(new) == len(subjects) == len(self._names) - start:
+                return array("I", range(start, start + len(new))), False
             found = list(map(ids.get, subjects))
         return array("I", found), False  # type: ignore[arg-type]  # none of them is None any more
 

@@ -55,7 +55,7 @@ IN_MEMORY = PLACE_MIN
 WRITE_BATCH_MAX = 500
 """Records of one write: a few milliseconds."""
 
-WRITE_NOWAIT_MAX = 8000
+WRITE_NOWAIT_MAX = 4000
 """Messages written at once by whoever stored them: as many milliseconds as thousands."""
 
 RUN_MIN = 4
@@ -265,13 +265,14 @@ class StreamLog:
         )
         if REMOVED in places:  # its removal is still to come
             places = array("Q", [LOST if place == REMOVED else place for place in places])
-        size, gone = sum(sizes), set[int]()
-        for offset, place in enumerate(places) if places.count(LOST) < count else ():
-            if place != LOST:
-                size -= sizes[offset]
-                gone.add(first + offset)
-        if len(gone) < count:
-            places = array("Q", [place or IN_MEMORY for place in places]) if gone else array("Q", [IN_MEMORY]) * count
+        missing = places.count(LOST)
+        if missing == count:
+            places = array("Q", [IN_MEMORY]) * count
+            self._held.put_run(first, messages, sum(sizes), set())
+        elif missing:
+            gone = {first + offset for offset, place in enumerate(places) if place != LOST}
+            size = sum(sizes[offset] for offset, place in enumerate(places) if place == LOST)
+            places = array("Q", [place or IN_MEMORY for place in places])
             self._held.put_run(first, messages, size, gone)
         self.last_time_ns = times_ns[-1]
         self.index.put_run(subjects, sizes, places, times_ns)
