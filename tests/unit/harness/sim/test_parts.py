@@ -10,20 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tnats.harness.faults import parse_fault
+from tnats.harness.history import from_edn
 from tnats.harness.scenario import Scenario
 from tnats.harness.sim.batch import Batch
 from tnats.harness.sim.core_evidence import matches
 from tnats.harness.sim.drill import Drill
+from tnats.harness.sim.export import export
+from tnats.harness.sim.files import load_drill, read_plan
 from tnats.harness.sim.kinds import SIM_KINDS
 from tnats.harness.sim.ledger import Ledger, class_of
 from tnats.harness.sim.plan import Operation, Plan, PlanError, parse_operation, parse_plan, plan_of
-from tnats.harness.sim.run import Result
+from tnats.harness.sim.run import Result, run_plan
 from tnats.harness.sim.shrink import Shrinker, delta_debug
 from tnats.harness.sim.swarm import DRAWS, Scene, draw_faults
 from tnats.harness.sim.token import Token, TokenError, parse_token
 from tnats.runtime.sim.chance import stream
 from tnats.subjects.tokens import is_valid_subject
 
+SCENARIOS = Path(__file__).parents[4] / "simulations"
 SCENE = Scene(["c1", "c2", "c3"], ["server"], 5_000_000_000)
 
 
@@ -177,10 +181,30 @@ def test_every_kind_says_how_it_is_drawn() -> None:
     assert SIM_KINDS.keys() == DRAWS.keys()
 
 
+def test_an_export_can_be_read_again(tmp_path: Path) -> None:
+    """The history comes back event by event from its EDN, the trace is that of any other run of the plan."""
+    kind = load_drill(SCENARIOS, "jetstream_kv")
+    plan = kind.draw(3)
+    played, paths = export(kind, plan, tmp_path)
+    assert {path.name for path in paths} == {
+        "history.edn",
+        "history.jsonl",
+        "notes.jsonl",
+        "trace.txt",
+        "scenario.json",
+    }
+    assert played.drill is not None
+    history = played.drill.history
+    assert history is not None
+    read = from_edn((tmp_path / "history.edn").read_text().splitlines())
+    assert [event.record() for event in read.events] == [event.record() for event in history.events]
+    assert read_plan(tmp_path / "scenario.json") == plan
+    assert played.result.trace_hash == run_plan(kind, plan).result.trace_hash
+
+
 def test_scenario_files_are_there() -> None:
     """The repository's scenarios load, each with a summary."""
     from tnats.harness.catalogue import load_scenario, scenario_names, summary_of
 
-    place = Path(__file__).parents[4] / "simulations"
-    for name in scenario_names(place):
-        assert summary_of(load_scenario(place, name)).endswith(".")
+    for name in scenario_names(SCENARIOS):
+        assert summary_of(load_scenario(SCENARIOS, name)).endswith(".")
