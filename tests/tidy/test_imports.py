@@ -106,7 +106,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "nacl",
         "bcrypt",
     ),
-    "tnats.testing": ("tnats.server", "tnats.client", API, "tnats.runtime.live", "tnats.runtime.sim", "trio", "pytest"),
+    "tnats.testing": (
+        "tnats.server",
+        "tnats.client",
+        "tnats.jetstream",
+        API,
+        "tnats.runtime.live",
+        "tnats.runtime.sim",
+        "trio",
+        "pytest",
+    ),
     "tnats.harness": (
         "tnats.server",
         "tnats.client",
