@@ -278,6 +278,9 @@ MESSAGE_HEADERS_BYTES_MAX = 64 * KIB - 1
 CLOSE_STEP_NS = SECOND_NS
 """At most so long between two clients when all of them are closed one by one."""
 
+REPUBLISHINGS_MAX = 64
+"""How often one message is published again by streams that republish into each other."""
+
 # ------------------------------------------------------------------ testing
 
 TESTING_LOG_LINES_MAX = 10_000

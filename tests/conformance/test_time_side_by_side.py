@@ -213,7 +213,8 @@ def test_schedules_repeat(talk: Talk) -> None:
     halves = [message["headers"]["Nats-Schedule-Next"] for message in stored(talk, "S", "s.out.half")]
     assert all(value.endswith(".5Z") for value in halves)
     for subject in ("every", "half", "cron", "roll"):
-        talk.stored(f"s.{subject}.cancel", b"", {"Nats-Scheduler": f"s.{subject}", "Nats-Schedule-Next": "purge"})
+        with talk.ours_alone():  # how often they have fired depends on the moment
+            talk.stored(f"s.{subject}.cancel", b"", {"Nats-Scheduler": f"s.{subject}", "Nats-Schedule-Next": "purge"})
     assert [subject for subject in held(talk, "S") if subject in ("s.every", "s.half", "s.cron", "s.roll")] == []
     before = held(talk, "S")
     time.sleep(1.2)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+import trio
 from tests.unit.jetstream.service_world import Stage, call, play
 
 from tnats.client import Client, connect
+from tnats.limits import REPUBLISHINGS_MAX
 
 SECOND = 1_000_000_000
 
@@ -39,7 +41,7 @@ def test_an_idle_batch_is_given_up() -> None:
     async def scene(stage: Stage) -> None:
         async with joined(stage) as client:
             await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_atomic": True})
-            advisories = await client.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
+            advisories = client.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
             for number in range(50):
                 assert await say(client, "s", b"", piece(f"b{number}", 1)) is None
             assert (await say(client, "s", b"", piece("more", 1)))["error"]["err_code"] == 10210
@@ -54,7 +56,7 @@ def test_an_idle_batch_is_given_up() -> None:
             assert (await say(client, "s", b"", piece("b0", 3, "1")))["count"] == 3
             assert await state(client, "S") == (3, 1, 3)
 
-    play(1, scene)
+    play(1, scene).unwrap()
 
 
 def test_messages_that_ended_while_the_server_was_down() -> None:
@@ -84,7 +86,7 @@ def test_messages_that_ended_while_the_server_was_down() -> None:
             await stage.sleep(1)
             assert (await say(client, "t.x"))["seq"] == 11
 
-    play(2, scene)
+    play(2, scene).unwrap()
 
 
 def test_schedules_go_on_after_a_restart() -> None:
@@ -115,7 +117,7 @@ def test_schedules_go_on_after_a_restart() -> None:
             assert await fired("every") == before + 6
             assert (await fired("cancelled"), await fired("once")) == (0, 0)
 
-    play(3, scene)
+    play(3, scene).unwrap()
 
 
 def test_schedules_of_one_moment_fire_once_each() -> None:
@@ -133,7 +135,7 @@ def test_schedules_of_one_moment_fire_once_each() -> None:
             assert found["state"]["subjects"] == {f"s.out.{number}": 1 for number in range(40)}
 
     for seed in range(3):
-        play(seed, scene)
+        play(seed, scene).unwrap()
 
 
 def test_an_open_batch_does_not_outlive_its_server() -> None:
@@ -154,7 +156,7 @@ def test_an_open_batch_does_not_outlive_its_server() -> None:
             message: Any = await call(client, "STREAM.MSG.GET.S", {"seq": 5})
             assert message["message"]["data"] == "a2VwdA=="
 
-    play(4, scene)
+    play(4, scene).unwrap()
 
 
 def test_memory_streams_begin_anew() -> None:
@@ -172,7 +174,7 @@ def test_memory_streams_begin_anew() -> None:
             assert (await call(client, "CONSUMER.NAMES.M"))["total"] == 0
             assert (await say(client, "m"))["seq"] == 100
 
-    play(5, scene)
+    play(5, scene).unwrap()
 
 
 def test_numbers_go_on_after_everything_is_gone() -> None:
@@ -187,11 +189,12 @@ def test_numbers_go_on_after_everything_is_gone() -> None:
             await call(client, "STREAM.CREATE.E", {"name": "E", "subjects": ["e"]})
             consumer = {"stream_name": "W", "config": {"durable_name": "C", "ack_policy": "explicit"}}
             await call(client, "CONSUMER.DURABLE.CREATE.W.C", consumer)
+            deliveries = client.subscribe("deliveries")
             for number in range(50):
                 await say(client, "w", b"", {"Nats-Msg-Id": str(number)})
                 await say(client, "p")
-                pulled = await client.request("$JS.API.CONSUMER.MSG.NEXT.W.C", b"", timeout_s=5)
-                assert pulled.reply
+                await client.publish("$JS.API.CONSUMER.MSG.NEXT.W.C", b"", reply="deliveries")
+                pulled = await deliveries.next_message(timeout_s=5)
                 await client.request(pulled.reply, b"+ACK", timeout_s=5)
             await call(client, "STREAM.PURGE.P")
             await call(client, "STREAM.PURGE.E")
@@ -203,4 +206,49 @@ def test_numbers_go_on_after_everything_is_gone() -> None:
             assert (await say(client, "w", b"", {"Nats-Msg-Id": "49"}))["duplicate"]
             assert [(await say(client, subject))["seq"] for subject in "wpfe"] == [51, 51, 10_000, 1]
 
-    play(6, scene)
+    play(6, scene).unwrap()
+
+
+def test_streams_change_while_others_write_without_a_pause() -> None:
+    """While publishers keep the journal busy all the time, streams are still made, changed and deleted, and soon."""
+
+    async def scene(stage: Stage) -> None:
+        async def keep_on(client: Client) -> None:
+            while True:
+                await client.request("s", b"x", timeout_s=5)
+
+        async with joined(stage) as client, trio.open_nursery() as nursery:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "max_msgs": 10})
+            for _ in range(20):
+                nursery.start_soon(keep_on, client)
+            await stage.sleep(0.2)
+            before = (await state(client, "S"))[2]
+            config = {"name": "C", "subjects": ["c"]}
+            for name, body in (("CREATE", config), ("UPDATE", config | {"max_msgs": 5}), ("DELETE", None)):
+                answer = await client.request(
+                    f"$JS.API.STREAM.{name}.C", orjson.dumps(body) if body else b"", timeout_s=1
+                )
+                assert "error" not in orjson.loads(answer.data)
+            assert (await state(client, "S"))[2] > before > 20
+            nursery.cancel_scope.cancel()
+
+    for sync_interval in ((0, True), (10 * SECOND, False)):
+        play(7, scene, sync_interval).unwrap()
+
+
+def test_republishing_in_a_circle_ends() -> None:
+    """Two streams that republish into each other store a message so many times, and go on with the next one."""
+
+    async def scene(stage: Stage) -> None:
+        async with joined(stage) as client:
+            for name, other in (("A", "B"), ("B", "A")):
+                republish = {"src": f"{name}.>", "dest": f"{other}.>"}
+                config = {"name": name, "subjects": [f"{name}.>"], "republish": republish, "storage": "memory"}
+                await call(client, f"STREAM.CREATE.{name}", config)
+            for number in (1, 2):
+                await client.publish("A.x", b"")
+                await stage.sleep(1)
+                stored = (await state(client, "A"))[0] + (await state(client, "B"))[0]
+                assert stored == number * (REPUBLISHINGS_MAX + 1)
+
+    play(8, scene).unwrap()

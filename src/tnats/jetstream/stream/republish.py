@@ -1,13 +1,22 @@
-"""Republishing (ADR-26): what is published again when a message is stored."""
+"""Republishing (ADR-26): what is published again when a message is stored.
+
+Streams that republish into each other would go on for ever: from the second time on, a message carries how often it
+has been republished, and after REPUBLISHINGS_MAX times it is not any more.
+"""
 
 from __future__ import annotations
 
 from tnats.jetstream.api.times import format_time
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.entries import Message
+from tnats.jetstream.stream.headers import parse_seq
+from tnats.limits import REPUBLISHINGS_MAX
 from tnats.subjects.draw import Draw
 from tnats.subjects.transforms import Transform
-from tnats.wire.headers import set_header
+from tnats.wire.headers import get_header, set_header
+
+STREAM = b"Nats-Stream"
+COUNT = b"Tnats-Republished"
 
 
 class Republisher:
@@ -19,6 +28,8 @@ class Republisher:
         self._headers_only = config.republish.headers_only
         self._transform = Transform(config.republish.src, config.republish.dest) if config.republish.dest else None
         self._draw = draw
+        self.is_circular = False
+        """A message was republished too often."""
 
     def build(self, message: Message, seq: int, ts_ns: int, previous_seq: int) -> Message | None:
         """(subject, header block, payload) for a stored message, None if its subject is not republished.
@@ -28,8 +39,14 @@ class Republisher:
         subject, block, payload = message
         if self._transform is None or not self._transform.matches(subject):
             return None
+        if STREAM in block and get_header(block, STREAM) is not None:
+            count = (parse_seq(get_header(block, COUNT) or b"1") or 1) + 1
+            if count > REPUBLISHINGS_MAX:
+                self.is_circular = True
+                return None
+            block = set_header(block, COUNT, b"%d" % count)
         for key, value in (
-            (b"Nats-Stream", self._stream),
+            (STREAM, self._stream),
             (b"Nats-Subject", subject),
             (b"Nats-Sequence", b"%d" % seq),
             (b"Nats-Time-Stamp", format_time(ts_ns).encode()),

@@ -51,7 +51,7 @@ from tnats.jetstream.stream.remote_sourcing import intakes_of
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
 from tnats.jetstream.stream.sourcing import Intake
-from tnats.limits import SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
+from tnats.limits import REPUBLISHINGS_MAX, SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -117,6 +117,8 @@ class StreamService:
         self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
         self._subscriptions: dict[str, Any] = {}
         self._republisher: Republisher | None = None
+        self._is_circular = False
+        """That it republishes in a circle has been logged."""
         self._keeps_time = True
         """Something in it can fall due."""
         self.intakes: list[Intake] = []
@@ -403,6 +405,12 @@ class StreamService:
             if built is not None:
                 subject, headers, payload = built
                 self._client.publish(subject, payload, headers=headers)
+        if republisher.is_circular and not self._is_circular:
+            self._is_circular = True
+            self.host.log.warn(
+                f"JetStream stream '{self.account.name} > {self.name}' republishes in a circle with other streams: "
+                f"a message is republished at most {REPUBLISHINGS_MAX} times"
+            )
 
     def _tell_consumers(self, applied: Applied, entry: Entry) -> None:
         for consumer in self._concerned(applied, entry):
