@@ -973,6 +973,47 @@ def test_flow_control(talk: Talk) -> None:
 
 
 @side_by_side
+def test_acknowledging_by_flow_control(talk: Talk) -> None:
+    """With that policy an answer is asked for when as many are pending as may be, and with each heartbeat; its headers
+    acknowledge, and without them nothing is.
+    """
+    talk.create("S")
+    fill(talk, 250)
+    for config, code in (
+        ({"ack_wait": S}, 10221),
+        ({"max_deliver": 3}, 10222),
+        ({"max_ack_pending": -1}, 10220),
+    ):
+        assert refused(talk, ack_policy="flow_control", deliver_subject="d", **config) == code
+    make(talk, ack_policy="flow_control", deliver_subject="d", max_ack_pending=100)
+    talk.listen("d")
+
+    def next_request() -> tuple[str, int]:
+        """The reply subject of the next request, and how many messages came before it."""
+        count = 0
+        while (told := talk.hear("d")).status != "100 FlowControl Request":
+            count += not told.status
+        return told.reply, count
+
+    request, count = next_request()
+    talk.say(request)
+    assert (count, floor(talk)) == (100, (0, 0))
+    for wanted_floor, wanted_count in ((60, 0), (160, 60), (250, 90)):
+        request, count = next_request()
+        assert count == wanted_count
+        last = str(wanted_floor)
+        talk.say(request, b"", {"Nats-Last-Consumer": last, "Nats-Last-Stream": last})
+        talk.fence()
+        wait_for(lambda: quiet_floor(talk), wanted_floor)
+    assert counts(talk) == (0, 0, 0)
+
+
+def quiet_floor(talk: Talk) -> int:
+    with talk.ours_alone():
+        return floor(talk)[1]
+
+
+@side_by_side
 def test_a_rate(talk: Talk) -> None:
     """Bits a second hold over a stretch of time."""
     talk.create("S")

@@ -142,7 +142,7 @@ class AccountService:
             if len(tokens) > 2:
                 consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (tokens[0], tokens[1]))
                 if consumer is not None:
-                    consumer.flow_answered(message.subject)
+                    consumer.flow_answered(message.subject, message.data[: message.header_size])
 
     def _on_interest(self, pattern: bytes) -> None:
         for consumer in list(self._bound.get(pattern, {}).values()):

@@ -174,6 +174,10 @@ class Rig:
         self.take(effects)
         return [tell(send) for send in self.sends_of(effects)]
 
+    def asked(self) -> list[str]:
+        """The reply subjects of flow-control requests so far."""
+        return [send.reply.decode() for send in self.sent if isinstance(send, Status) and send.reply]
+
     def advisories(self) -> list[str]:
         return [advisory.type.rsplit(".", 1)[1] for effects in self.log for advisory in effects.advisories]
 

@@ -415,17 +415,29 @@ def test_flow_control_stops_and_goes_on() -> None:
     assert rig.machine.state.delivered_stream_seq == 4
     stalled = "[Nats-Last-Consumer: 4, Nats-Last-Stream: 4, Nats-Consumer-Stalled: $JS.FC.S.C.id1]"
     assert rig.sleep(1) == [f"D 100 Idle Heartbeat {stalled}"]
-    assert rig.told(rig.machine.flow_answered(b"$JS.FC.S.C.wrong", rig.now_ns)) == []
-    rig.take(rig.machine.flow_answered(b"$JS.FC.S.C.id1", rig.now_ns))
+    assert rig.told(rig.machine.flow_answered(b"$JS.FC.S.C.wrong", b"", rig.now_ns)) == []
+    rig.take(rig.machine.flow_answered(b"$JS.FC.S.C.id1", b"", rig.now_ns))
     assert rig.machine.state.delivered_stream_seq == 8
 
 
 def test_flow_answers_acknowledge() -> None:
-    """With that ack policy an answer acknowledges everything sent before its request."""
-    rig = push(ack_policy=AckPolicy.FLOW_CONTROL)
-    rig.store(payload="x" * 600_000, count=3)
-    assert rig.take(rig.machine.flow_answered(b"$JS.FC.S.C.id1", 0)).done == [1, 2]
-    assert places(rig)[2:] == (2, 2)
+    """With that ack policy an answer is asked for when as many are pending as may be, and with each heartbeat while any
+    is; its header says up to where messages are acknowledged, and without it none is.
+    """
+    rig = push(ack_policy=AckPolicy.FLOW_CONTROL, max_ack_pending=3, flow_control=True, idle_heartbeat_ns=SECOND)
+
+    def answer(number: int, block: bytes = b"") -> list[int]:
+        return rig.take(rig.machine.flow_answered(b"$JS.FC.S.C.id%d" % number, block, rig.now_ns)).done
+
+    rig.store(count=5)
+    assert (rig.machine.state.delivered_stream_seq, rig.asked()) == (3, ["$JS.FC.S.C.id1"])
+    assert answer(1) == []
+    rig.sleep(1.5)
+    assert rig.asked() == ["$JS.FC.S.C.id1", "$JS.FC.S.C.id2"]
+    assert answer(2, b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2\r\n\r\n") == [1, 2]
+    assert (places(rig)[2:], rig.machine.state.delivered_stream_seq) == ((2, 2), 5)
+    assert answer(2, b"NATS/1.0\r\nNats-Last-Stream: 5\r\n\r\n") == []
+    assert answer(3, b"NATS/1.0\r\nNats-Last-Stream: 99\r\n\r\n") == [3, 4, 5]
 
 
 def test_rate_limit() -> None:

@@ -184,7 +184,7 @@ class Deliveries:
 
     def _push(self, seqs: Sequence[int], now_ns: int) -> int:
         """Send to the deliver subject; how many messages were sent, 0 if they have to wait."""
-        core, flow = self._core, self.flow
+        core = self._core
         if not self._flow_is_open():
             return 0
         if not self._pace.is_free:
@@ -198,11 +198,19 @@ class Deliveries:
             seqs, wants_answer = self._flowing(seqs)
         self._send(self._delivery((self._target,), seqs), now_ns)
         self.heartbeat_due_ns = now_ns + core.config.idle_heartbeat_ns
-        if wants_answer:
-            flow_subject = self._flow_prefix + self._new_id().encode()
-            flow.request(flow_subject, seqs[-1])
-            core.effects.sends.append(Status(self._target, status_block("100 FlowControl Request"), flow_subject))
+        if wants_answer or (core.config.ack_policy == AckPolicy.FLOW_CONTROL and self._has_all_pending()):
+            self.ask_for_answer()
         return len(seqs)
+
+    def _has_all_pending(self) -> bool:
+        return len(self._core.state.pending) >= self._core.config.max_ack_pending
+
+    def ask_for_answer(self) -> None:
+        """Request a sign of life, unless one is awaited."""
+        if not self.flow.request_subject:
+            subject = self._flow_prefix + self._new_id().encode()
+            self.flow.request(subject)
+            self._core.effects.sends.append(Status(self._target, status_block("100 FlowControl Request"), subject))
 
     def _flowing(self, seqs: Sequence[int]) -> tuple[Sequence[int], bool]:
         """Those that fit the window, which is open, and whether the last of them is to be answered."""

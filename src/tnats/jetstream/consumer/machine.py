@@ -40,6 +40,7 @@ from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
 from tnats.subjects.tokens import subject_matches, to_bytes
+from tnats.wire.headers import get_header
 
 
 class ConsumerMachine:
@@ -170,12 +171,16 @@ class ConsumerMachine:
         else:
             self._acks.confirm(place.stream_seq, place.consumer_seq, said.reply)
 
-    def flow_answered(self, subject: bytes, now_ns: int) -> Effects:
-        """A client answered a flow-control request (it published on its reply subject)."""
+    def flow_answered(self, subject: bytes, headers: bytes, now_ns: int) -> Effects:
+        """A client answered a flow-control request: it published on its reply subject, with a header block or none.
+
+        With that ack policy the header Nats-Last-Stream acknowledges everything up to a message.
+        """
         self._core.last_activity_ns = now_ns
-        seq = self._deliveries.flow.answered(subject)
-        if seq and self.config.ack_policy == AckPolicy.FLOW_CONTROL:
-            self._acks.take_up_to(seq, now_ns)
+        is_awaited = self._deliveries.flow.answered(subject)
+        last = get_header(headers, b"Nats-Last-Stream") or b"" if headers else b""
+        if is_awaited and self.config.ack_policy == AckPolicy.FLOW_CONTROL and last[:20].isdigit():
+            self._acks.take_up_to(min(int(last[:20]), self.state.delivered_stream_seq), now_ns)
         return self._done(now_ns)
 
     def letter_stored(self, seq: int, now_ns: int) -> Effects:
@@ -366,10 +371,13 @@ class ConsumerMachine:
         self._waiting.send_heartbeats(now_ns, *headers)
         if self._core.is_push and deliveries.is_bound and heartbeat_ns and deliveries.heartbeat_due_ns <= now_ns:
             flow = deliveries.flow
-            if flow.request_subject and not flow.is_open():
+            has_flow_acks = self.config.ack_policy == AckPolicy.FLOW_CONTROL
+            if flow.request_subject and (has_flow_acks or not flow.is_open()):
                 headers = (*headers, ("Nats-Consumer-Stalled", flow.request_subject.decode()))
             self._core.status(to_bytes(self.config.deliver_subject), "100 Idle Heartbeat", *headers)
             deliveries.heartbeat_due_ns = now_ns + heartbeat_ns
+            if has_flow_acks and len(self.state.pending):
+                deliveries.ask_for_answer()
 
     def _inactive_from_ns(self) -> int | None:
         """When the consumer counts as unused; None: it is in use, or never does."""

@@ -25,7 +25,6 @@ class FlowControl:
         self.request_subject = b""
         """The reply subject of the request that is not answered yet; empty: there is none."""
         self._request_bytes = 0
-        self._request_seq = 0
 
     def is_open(self) -> bool:
         """Whether another message may be sent."""
@@ -39,20 +38,19 @@ class FlowControl:
         """Whether it is time to ask for a sign of life."""
         return not self.request_subject and self.pending_bytes > self.window_bytes // 2
 
-    def request(self, subject: bytes, stream_seq: int) -> None:
-        """The request went out; `stream_seq`: the last message before it."""
+    def request(self, subject: bytes) -> None:
+        """The request went out."""
         self.request_subject = subject
         self._request_bytes = self.pending_bytes
-        self._request_seq = stream_seq
 
-    def answered(self, subject: bytes) -> int:
-        """The last message before the request that `subject` answers; 0 if it answers none."""
+    def answered(self, subject: bytes) -> bool:
+        """Whether `subject` answers the request that is awaited."""
         if not self.request_subject or subject != self.request_subject:
-            return 0
+            return False
         self.request_subject = b""
         self.pending_bytes -= self._request_bytes
         self.window_bytes = min(self.window_bytes * 2, CONSUMER_FLOW_WINDOW_BYTES_MAX)
-        return self._request_seq
+        return True
 
 
 class Pace:

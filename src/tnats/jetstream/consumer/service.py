@@ -156,9 +156,9 @@ class ConsumerService:
         self._carry_out(self.machine.acks(items, self.host.mono_ns()))
         self.settle()
 
-    def flow_answered(self, subject: bytes) -> None:
+    def flow_answered(self, subject: bytes, headers: bytes) -> None:
         """An answer to flow control."""
-        self._carry_out(self.machine.flow_answered(subject, self.host.mono_ns()))
+        self._carry_out(self.machine.flow_answered(subject, headers, self.host.mono_ns()))
         self.settle()
 
     def letter_stored(self, seq: int) -> None:
