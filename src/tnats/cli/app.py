@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 
 import click
 
 import tnats
+from tnats.cli.connection import connection_options
 from tnats.errors import TnatsError
 
 COMMANDS = {
@@ -34,6 +36,20 @@ COMMANDS = {
 }
 """Name: (module, one line of help). `serve` never gets here: `tnats.__main__` takes it first."""
 
+OTHER_NAMES = {
+    "publish": "pub",
+    "subscribe": "sub",
+    "request": "req",
+    "str": "stream",
+    "st": "stream",
+    "s": "stream",
+    "con": "consumer",
+    "c": "consumer",
+    "obj": "object",
+    "a": "account",
+}
+"""What the commands of the `nats` tool can be called as well."""
+
 EXIT_FAILURE = 1
 
 
@@ -44,7 +60,7 @@ class CommandTable(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module_name, _ = COMMANDS.get(cmd_name, (None, ""))
+        module_name, _ = COMMANDS.get(OTHER_NAMES.get(cmd_name, cmd_name), (None, ""))
         if module_name is None:
             return None
         found: click.Command = import_module(module_name).command
@@ -57,8 +73,12 @@ class CommandTable(click.Group):
 
 @click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tnats.__version__, "-v", "--version", prog_name="tnats", message="%(prog)s %(version)s")
-def root() -> None:
-    """A NATS server on trio, and tools for any NATS server."""
+@partial(connection_options, is_early=True)
+def root(**early: str | None) -> None:
+    """A NATS server on trio, and tools for any NATS server.
+
+    How to reach the server (-s, --user, --token...) may be said before the command as well as after it.
+    """
 
 
 def main(arguments: Sequence[str]) -> int:

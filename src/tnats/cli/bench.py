@@ -19,7 +19,13 @@ from tnats.runtime.api import Runtime
 SERVE_QUEUE = "tnats-bench"
 
 messages_option = click.option(
-    "--messages", default=100_000, show_default=True, type=click.IntRange(min=1), help="How many messages in all."
+    "--messages",
+    "--msgs",
+    "messages",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many messages in all.",
 )
 size_option = click.option(
     "--size", "size_bytes", default=128, show_default=True, type=click.IntRange(min=0), help="Payload bytes."

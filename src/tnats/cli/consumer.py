@@ -12,6 +12,7 @@ from tnats.cli.jetstream import (
     CommandGroup,
     JetStreamSession,
     confirm,
+    defaults_option,
     force_option,
     jetstream_options,
     names_option,
@@ -109,6 +110,7 @@ def show(found: ConsumerInfo, as_json: bool) -> None:
 @click.argument("stream")
 @click.argument("consumer", default="")
 @consumer_options(editing=False)
+@defaults_option
 @json_option
 @jetstream_options
 def add(

@@ -89,6 +89,10 @@ def jetstream_options(command: F) -> F:
 
 
 force_option = click.option("-f", "--force", is_flag=True, help="Act without asking.")
+defaults_option = click.option(
+    "--defaults", is_flag=True, hidden=True, expose_value=False, help="As ever: what is not given is not asked for."
+)
+"""Scripts for the `nats` tool give it."""
 names_option = click.option("-n", "--names", "only_names", is_flag=True, help="Names only, one a line.")
 
 

@@ -12,6 +12,7 @@ import click
 import trio
 
 import tnats.client
+from tnats.cli.connection import CONNECTION_OPTIONS, connection_options, given_early
 from tnats.client import Client, ConnectOptions
 from tnats.errors import FeatureMissing, sole_cause
 from tnats.runtime.api import Runtime
@@ -35,45 +36,24 @@ class Session:
         return tnats.client.connect(self.servers, runtime=runtime, **{**self.options, **more})
 
 
-CONNECTION_OPTIONS = (
-    click.option(
-        "-s",
-        "--server",
-        "servers",
-        envvar="NATS_URL",
-        default="nats://127.0.0.1:4222",
-        show_default=True,
-        help="Server address, or several with commas. [env: NATS_URL]",
-    ),
-    click.option("--user", envvar="NATS_USER", help="User name. [env: NATS_USER]"),
-    click.option("--password", envvar="NATS_PASSWORD", help="Password. [env: NATS_PASSWORD]"),
-    click.option("--token", envvar="NATS_TOKEN", help="Token. [env: NATS_TOKEN]"),
-    click.option("--creds", envvar="NATS_CREDS", help="Credentials file: not available yet. [env: NATS_CREDS]"),
-    click.option("--connection-name", default="tnats CLI", show_default=True, help="Shown by the server."),
-)
-
-
 def session_options(command: F) -> F:
     """Decorator: adds the connection options and passes them on as the keyword `session`."""
 
     @functools.wraps(command)
-    def with_session(
-        servers: str,
-        user: str | None,
-        password: str | None,
-        token: str | None,
-        creds: str | None,
-        connection_name: str,
-        **arguments: Any,
-    ) -> Any:
-        if creds:
+    def with_session(**arguments: Any) -> Any:
+        given = {option.parameter: arguments.pop(option.parameter) for option in CONNECTION_OPTIONS}
+        given |= given_early(click.get_current_context())
+        if given["creds"]:
             raise FeatureMissing("--creds: credentials files are not available yet; use --user or --token")
-        options: ConnectOptions = {"name": connection_name, "user": user, "password": password, "token": token}
-        return command(session=Session(servers, options), **arguments)
+        options: ConnectOptions = {
+            "name": given["connection_name"],
+            "user": given["user"],
+            "password": given["password"],
+            "token": given["token"],
+        }
+        return command(session=Session(given["servers"], options), **arguments)
 
-    decorated: Any = with_session
-    for option in reversed(CONNECTION_OPTIONS):
-        decorated = option(decorated)
+    decorated: Any = connection_options(with_session)
     result: F = decorated
     return result
 

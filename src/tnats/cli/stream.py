@@ -10,6 +10,7 @@ from tnats.cli.jetstream import (
     CommandGroup,
     JetStreamSession,
     confirm,
+    defaults_option,
     force_option,
     jetstream_options,
     names_option,
@@ -83,6 +84,7 @@ def show(found: StreamInfo, as_json: bool, *, only_state: bool = False) -> None:
 @command.command("add")
 @click.argument("stream")
 @stream_options(editing=False)
+@defaults_option
 @json_option
 @jetstream_options
 def add(js_session: JetStreamSession, stream: str, config_file: BinaryIO | None, as_json: bool, **given: Any) -> int:

@@ -20,13 +20,20 @@ def console() -> Console:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; columns whose name begins with # hold numbers."""
-    table = Table(title=escape(title), box=ROUNDED, title_justify="left")
-    for column in columns:
-        table.add_column(escape(column.lstrip("#")), justify="right" if column.startswith("#") else "left")
+    """A table; columns whose name begins with # hold numbers, one without a name is left out where it is empty."""
+    rows = list(rows)
+    shown = [place for place, column in enumerate(columns) if column or any(row[place] for row in rows)]
+    table = Table(box=ROUNDED)
+    for place in shown:
+        column = columns[place]
+        table.add_column(
+            escape(column.lstrip("#")), justify="right" if column.startswith("#") else "left", overflow="fold"
+        )
     for row in rows:
-        table.add_row(*map(escape, row))
-    console().print(table)
+        table.add_row(*(escape(row[place]) for place in shown))
+    out = console()
+    out.print(escape(title), style="bold")
+    out.print(table)
 
 
 Fact = tuple[str, str]

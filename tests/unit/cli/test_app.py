@@ -88,3 +88,36 @@ def test_errors_of_several_clients_are_a_line_each(capsys: pytest.CaptureFixture
     """Groups are opened, equal lines told once; anything that is no operating error stays a bug with its trace."""
     app.print_errors(app.leaves(ExceptionGroup("", [TnatsError("a"), ExceptionGroup("", [TnatsError("a")])])))
     assert capsys.readouterr().err == "tnats: a\n"
+
+
+@pytest.mark.parametrize(("other", "name"), [*app.OTHER_NAMES.items()])
+def test_commands_answer_to_the_names_of_the_nats_tool(other: str, name: str) -> None:
+    """Each other name leads to a command of the table, and hides none."""
+    assert other not in app.COMMANDS
+    command = app.root.get_command(click.Context(app.root), other)
+    assert command is not None and command.name == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tried"),
+    [
+        (["-s", "127.0.0.1:1", "rtt"], "127.0.0.1:1"),
+        (["-s", "127.0.0.1:1", "rtt", "-s", "127.0.0.1:2"], "127.0.0.1:2"),
+        (["-s", "127.0.0.1:1", "stream", "ls"], "127.0.0.1:1"),
+        (["rtt"], "127.0.0.1:3"),
+    ],
+)
+def test_the_server_is_named_before_or_after_the_command(
+    arguments: list[str], tried: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands after the command counts before what stands in front of it, and both before the environment."""
+    monkeypatch.setenv("NATS_URL", "127.0.0.1:3")
+    assert app.main(arguments) == 1
+    assert f"cannot connect to {tried}:" in capsys.readouterr().err
+
+
+def test_scripts_of_the_nats_tool_may_say_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--defaults` changes nothing where nothing is ever asked."""
+    for command in (["stream", "add", "A"], ["consumer", "add", "A", "B"]):
+        assert app.main([*command, "--defaults", "-s", "127.0.0.1:1"]) == 1
+        assert "cannot connect" in capsys.readouterr().err
