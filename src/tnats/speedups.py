@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import os.path
+import os
 import sys
 from types import ModuleType
 
@@ -19,11 +19,12 @@ compiled = False
 """Stands in for `cython.compiled` in a hot module where Cython is not installed."""
 
 
-def select(name: str, choice: str) -> ModuleType:
-    """Import the hot module `name` in the build that `choice` (auto, require, off) asks for.
+def select(name: str) -> ModuleType:
+    """Import the hot module `name` in the build that TNATS_SPEEDUPS asks for.
 
     Raises TnatsError for an unknown choice, and for `require` where no extension was built.
     """
+    choice = os.environ.get("TNATS_SPEEDUPS", "auto")
     if choice not in ("auto", "require", "off"):
         raise TnatsError(f"TNATS_SPEEDUPS={choice!r}: expected auto, require or off")
     if name in sys.modules:

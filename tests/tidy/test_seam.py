@@ -94,8 +94,10 @@ TRIO_BANNED = (
 
 EXCEPTIONS: dict[str, dict[str, str]] = {
     # module or package -> {banned name: reason}
-    "tnats.broker": {"os.environ": "TNATS_SPEEDUPS chooses the build when the package is imported"},
-    "tnats.storage": {"os.environ": "TNATS_SPEEDUPS chooses the build when the package is imported"},
+    "tnats.speedups": {
+        "os": "the place of a module beside its extension",
+        "os.environ": "TNATS_SPEEDUPS chooses the build when a package with a hot module is imported",
+    },
     "tnats.cli.reply": {"trio.run_process": "`tnats reply --command` answers with the output of a program"},
     "tnats.harness.catalogue": {"pathlib": "finds scenario files, outside of any simulation"},
     "tnats.harness.sim.corpus": {"pathlib": "names the files of the corpus, outside of any simulation"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from tnats import speedups
 
-speedups.select("tnats.broker.hot", os.environ.get("TNATS_SPEEDUPS", "auto"))
+speedups.select("tnats.broker.hot")
