@@ -382,8 +382,13 @@ def _first_value(body: bytes) -> Any:
     Raises DecodeError.
     """
     text = body.decode("latin-1")  # a character a byte: faults are told by offset
+
+    def refuse(constant: str) -> None:  # Infinity and NaN, which JSON has not
+        raise json.JSONDecodeError("Expecting value", text, text.find(constant))
+
     try:
-        _, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
+        decoder = json.JSONDecoder(parse_constant=refuse)
+        _, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
     except json.JSONDecodeError as fault:
         raise _syntax_error(text, fault.pos, fault.msg) from None
     except RecursionError:
