@@ -150,6 +150,13 @@ class Journal:
         self._work = trio.Event()
         self._closing = False
         self._flushed: trio.Event | None = None
+        """Somebody waits for a flush; set when there is something new to see."""
+        self._enqueued_count = 0
+        """Of all that was ever put in line."""
+        self._batch_count = 0
+        """Of what is on its way."""
+        self._written_bytes = self._durable_bytes = 0
+        """Of all batches so far."""
         self._rolled = trio.Event()
         self._is_writing = False
         """A batch is on its way: nothing may be written before it."""
@@ -215,6 +222,7 @@ class Journal:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
         self._queue.append(_Waiting(group, records, size, ticket, frees_space))
+        self._enqueued_count += 1
         self._queue_bytes += size
         if wake:
             self._work.set()
@@ -289,6 +297,7 @@ class Journal:
                 self._is_writing = True
                 await self._write_batch()
                 self._is_writing = False
+                self._batch_count = 0
             elif self._closing:
                 await self._sync_current()
                 self._promise()
@@ -299,7 +308,7 @@ class Journal:
                 await self._wait_for_work()
             if self._is_dirty() and (self._flushed is not None or self._is_due()):
                 await self._sync_current()
-            if self._flushed is not None and not self._queue and not self._is_dirty():
+            if self._flushed is not None:
                 self._flushed.set()
                 self._flushed = None
 
@@ -324,14 +333,23 @@ class Journal:
         return self.frozen is None and part is not None and part.durable < part.end
 
     async def flush(self) -> None:
-        """Return when everything appended so far is durable, whatever the sync interval. Raises StoreFrozen."""
-        while self._queue or self._is_dirty():
+        """Return when everything appended so far is durable, whatever the sync interval. Raises StoreFrozen.
+
+        What is appended meanwhile is not waited for: there may be no end to that.
+        """
+        enqueued_count = self._enqueued_count
+        await self._wait_until(lambda: self._enqueued_count - len(self._queue) - self._batch_count >= enqueued_count)
+        written_bytes = self._written_bytes
+        await self._wait_until(lambda: self._durable_bytes >= written_bytes or not self._is_dirty())
+        if self.frozen is not None:
+            raise self.frozen
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition() and self.frozen is None:
             if self._flushed is None:
                 self._flushed = trio.Event()
             self._work.set()
             await self._flushed.wait()
-        if self.frozen is not None:
-            raise self.frozen
 
     def close(self) -> None:
         """Let `run` write what waits, sync, and end."""
@@ -357,6 +375,7 @@ class Journal:
     async def _write_batch(self) -> None:
         """Write, and with no sync interval sync, what waits; resolve its tickets."""
         batch = self._take_batch()
+        self._batch_count = len(batch)
         size = sum(waiting.size for waiting in batch)
         may_use_reserve = all(waiting.frees_space for waiting in batch)
         try:
@@ -466,6 +485,7 @@ class Journal:
                 raise full from exc
             raise self._freeze(exc) from exc
         part.end += len(packed)
+        self._written_bytes += len(packed)
         if part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX:
             self._work.set()
 
@@ -476,7 +496,7 @@ class Journal:
             return False  # a sync after a failed one answers well and means nothing
         if part is None or part.durable == part.end:
             return True
-        end = part.end
+        end, written_bytes = part.end, self._written_bytes
         try:
             await part.file.sync()
             self.sync_count += 1
@@ -484,6 +504,7 @@ class Journal:
             self._freeze(exc)
             return False
         part.durable = end
+        self._durable_bytes = written_bytes
         self._synced.set()
         return True
 
