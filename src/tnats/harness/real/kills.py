@@ -378,48 +378,56 @@ async def run_kills(
     """Kill `kill_count` times, or up to the first faults. Raises CouldNotRun when the server never starts."""
     report = KillsReport(target.name, seed)
     start_ns = runtime.clock.mono_ns()
-    async with open_workplace(keep=True) as workplace:
-        store = workplace.directory / "store"
-        server = ServerProcess(runtime, workplace, target, "n1", store, sync_interval)
-        has_letters = target.name == "tnats"
-        run = KillsRun(
-            runtime, server, workplace.directory, stream_count=stream_count, seed=seed, has_letters=has_letters
-        )
-        await server.start()
-        await run.create()
-        try:
-            while report.kill_count < kill_count and not run.faults:
-                run.round += 1
-                progress(run.round, "load")
-                await run.load()
-                report.kill_count += 1
-                await trio.to_thread.run_sync(keep_store, store, workplace.directory / "killed")
-                progress(run.round, "start")
-                await server.start()
-                progress(run.round, "look")
-                await run.look(whole=report.kill_count == kill_count)
-            if not run.faults:
-                progress(run.round, "drain")
-                await run.drain()
-                await run.look(whole=True)
-                await server.stop()
-        except (ClientError, CouldNotRun, Refused, Indeterminate) as exc:
-            run.faults.append(f"after kill {report.kill_count}: {type(exc).__name__}: {exc}")
-        run.close()
+    place: Path | None = None
+    try:
+        async with open_workplace(keep=True) as workplace:
+            place = workplace.directory
+            server = ServerProcess(runtime, workplace, target, "n1", place / "store", sync_interval)
+            letters = target.name == "tnats"
+            run = KillsRun(runtime, server, place, stream_count=stream_count, seed=seed, has_letters=letters)
+            await server.start()
+            await run.create()
+            try:
+                await run_rounds(run, report, kill_count, progress)
+            except (ClientError, CouldNotRun, Refused, Indeterminate) as exc:
+                run.faults.append(f"after kill {report.kill_count}: {type(exc).__name__}: {exc}")
+            run.close()
         report.faults, report.figures = run.faults, run.figures
         report.seconds = (runtime.clock.mono_ns() - start_ns) / SECOND_NS
         if report.faults or keep:
-            report.directory = str(workplace.directory)
+            report.directory = str(place)
+            again = (
+                f"tnats jepsen kills --target {target.name} --kills {kill_count} --streams {stream_count} --seed {seed}"
+            )
             described = {
                 **attrs.asdict(report),
-                "again": f"tnats jepsen kills --target {target.name} --kills {kill_count} --streams {stream_count}"
-                f" --seed {seed}",
-                "look": f"the store as the last kill left it: tnats serve -js -sd {workplace.directory / 'killed'}",
+                "again": f"{again} --sync-interval {sync_interval}" if sync_interval else again,
+                "look": f"the store as the last kill left it: tnats serve -js -sd {place / 'killed'}",
             }
-            (workplace.directory / "report.json").write_text(json.dumps(described, indent=2) + "\n")
-    if not report.directory:
-        await trio.to_thread.run_sync(shutil.rmtree, workplace.directory, True)
+            (place / "report.json").write_text(json.dumps(described, indent=2) + "\n")
+    finally:
+        if place is not None and not report.directory:
+            shutil.rmtree(place, ignore_errors=True)
     return report
+
+
+async def run_rounds(run: KillsRun, report: KillsReport, kill_count: int, progress: Progress) -> None:
+    """Work, kill, start, look; at the end, or at the first fault, stop."""
+    while report.kill_count < kill_count and not run.faults:
+        run.round += 1
+        progress(run.round, "load")
+        await run.load()
+        report.kill_count += 1
+        await trio.to_thread.run_sync(keep_store, run.server.store, run.place / "killed")
+        progress(run.round, "start")
+        await run.server.start()
+        progress(run.round, "look")
+        await run.look(whole=report.kill_count == kill_count)
+    if not run.faults:
+        progress(run.round, "drain")
+        await run.drain()
+        await run.look(whole=True)
+        await run.server.stop()
 
 
 def keep_store(store: Path, copy: Path) -> None:
