@@ -132,6 +132,30 @@ def test_confirmed_acks_survive(seed: int) -> None:
     assert again == []
 
 
+@pytest.mark.parametrize(
+    ("subject", "body"), [("STREAM.MSG.DELETE.S", {"seq": 2}), ("STREAM.PURGE.S", {"seq": 3})], ids=["delete", "purge"]
+)
+def test_a_removal_is_synced_whatever_the_sync_interval(subject: str, body: dict[str, int]) -> None:
+    """What was removed with an answer stays away after a loss of power right behind it."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            for _ in range(3):
+                await client.request("s", b"", timeout_s=1)
+            await stage.sleep(15)
+            assert (await call(client, subject, body))["success"] is True
+            stage.machine.power_loss(CrashPolicy.STRICT)
+            await stage.machine.wait_ended()
+            stage.machine.start()
+            await stage.sleep(3)
+            answer = await call(client, "STREAM.MSG.GET.S", {"seq": 2})
+            assert "error" in answer
+            assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 3})
+
+    play(1, scene, sync_interval=(10 * SECOND_NS, False)).unwrap()
+
+
 def test_power_loss_within_a_sync_interval_is_reported_and_no_sequence_is_used_again() -> None:
     """What was synced is there. What was not is named by health check and stream info until the next start, and its
     sequences are passed over for good.

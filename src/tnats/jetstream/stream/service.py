@@ -321,7 +321,7 @@ class StreamService:
         self._journal.write_nowait()
 
     async def commit(self, entry: Entry) -> Applied:
-        """Propose, and wait until it is applied. Raises StorageError."""
+        """Propose, and wait until it is applied; removals and configurations are durable then. Raises StorageError."""
         outcome: list[tuple[Applied | None, StorageError | None]] = []
         happened = trio.Event()
 
@@ -335,6 +335,8 @@ class StreamService:
         if applied is None:
             assert error is not None
             raise error
+        if self._group is not None and isinstance(entry, Remove | Purge | Configure):
+            await self._journal.flush()  # a sync interval is for messages alone
         return applied
 
     def _on_ticket(self, ticket: Ticket) -> None:
