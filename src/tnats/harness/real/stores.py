@@ -181,7 +181,7 @@ class FaultFs:
 def missing_for_mount() -> str | None:
     """What this machine lacks for the fault file system, in one line; None if nothing."""
     if find_spec("pyfuse3") is None:
-        return "the fault file system needs pyfuse3: pip install 'tnats[jepsen]'"
+        return "the fault file system needs pyfuse3: pip install '.[jepsen]' in the clone"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         reason = os.strerror(errno.EACCES if os.path.exists("/dev/fuse") else errno.ENOENT)
         return f"the fault file system needs /dev/fuse: {reason}"

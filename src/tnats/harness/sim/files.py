@@ -58,10 +58,16 @@ def load_drill(directory: Path, name: str) -> type[Drill]:
 
 
 def resolve(directory: Path, text: str, *, stale_too: bool) -> tuple[type[Scenario], str, Plan | int]:
-    """The run that a token or the path of a scenario.json names: its scenario, and its plan or (without one) its seed.
+    """The run that `text` names: its scenario, and its plan or (without one) its seed.
+
+    `text` is a token, SCENARIO:SEED, or the path of a scenario.json.
 
     Raises TnatsError: unknown scenario, stale token (unless `stale_too`), no such file, no plan.
     """
+    scenario, colon, seed = text.rpartition(":")
+    if colon and seed.isdecimal():
+        kind = load_scenario(directory, scenario)
+        return kind, scenario, kind.draw(int(seed)) if issubclass(kind, Drill) else int(seed)
     if not text.startswith(PREFIX):
         plan = read_plan(Path(text))
         return load_drill(directory, plan.scenario), plan.scenario, plan
@@ -85,7 +91,9 @@ def read_plan(path: Path) -> Plan:
     try:
         return parse_plan(path.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise PlanError(f"{path}: {exc.strerror}") from None
+        raise PlanError(
+            f"{path}: {exc.strerror}; a run is SCENARIO:SEED, a token (sim1-...), or the path of a scenario.json"
+        ) from None
     except PlanError as exc:
         raise PlanError(f"{path}: {exc}") from None
 
