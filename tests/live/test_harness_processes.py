@@ -183,7 +183,7 @@ def test_the_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_missing_fuse_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thing that can be missing has a text that names it and what to do."""
     monkeypatch.setattr("tnats.harness.real.stores.find_spec", lambda name: None)
-    assert missing_for_mount() == "the fault file system needs pyfuse3: pip install 'tnats[jepsen]'"
+    assert missing_for_mount() == "the fault file system needs pyfuse3: pip install '.[jepsen]' in the clone"
     monkeypatch.setattr("tnats.harness.real.stores.find_spec", lambda name: "found")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert str(missing_for_mount()).startswith("the fault file system needs /dev/fuse: ")

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tnats.cli.output import json_option, print_json
 from tnats.cli.session import run as run_live
+from tnats.cli.tables import console as table_console
 from tnats.errors import TnatsError
 from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
@@ -55,7 +56,7 @@ def list_findings(directory: str | None, as_json: bool) -> int:
         needs = f"a cluster of {finding.nodes}: not yet" if finding.needs_cluster else "one node"
         names = ", ".join(variant.name for variant in finding.variants)
         table.add_row(finding.id, f"{finding.title} ({finding.reference})", finding.affected, needs, names)
-    Console().print(table)
+    table_console().print(table)
     return EXIT_KEPT
 
 
@@ -107,7 +108,7 @@ def run_finding(
     except TnatsError as exc:
         return could_not_run(exc)
     reports: list[Report] = []
-    console = Console(stderr=as_json)
+    console = table_console(stderr=as_json)
 
     async def work(runtime: Runtime) -> None:
         found = await find_target(target)
@@ -146,7 +147,7 @@ def run_kills_command(
 
     Exit code 0: it does; 1: it does not, and the store, the log and what clients were told are kept; 2: could not run.
     """
-    console = Console(stderr=as_json)
+    console = table_console(stderr=as_json)
     reports: list[KillsReport] = []
 
     async def work(runtime: Runtime) -> None:

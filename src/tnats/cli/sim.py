@@ -239,7 +239,8 @@ class Search:
             passed_s = max(0.001, farm.elapsed_s() - self.started_s)
             for name, count in batch.counts.items():
                 caught = batch.caught.get(name)
-                print(f"{name:24} {count} seeds" + ("" if caught is None else f", {caught} failed as they must"))
+                seeds = "1 seed" if count == 1 else f"{count} seeds"
+                print(f"{name:24} {seeds}" + ("" if caught is None else f", {caught} failed as they must"))
             for problem in batch.problems():
                 print(f"FAILED: {problem}")
             print(
@@ -280,13 +281,13 @@ def describe(result: Result) -> str:
 
 
 @command.command("replay")
-@click.argument("run_name", metavar="TOKEN|FILE")
+@click.argument("run_name", metavar="RUN")
 @stale_option
 @json_option
 @click.pass_obj
 @misuse_is_2
 def replay(directory: str | None, run_name: str, stale: bool, as_json: bool) -> int:
-    """Run once more what a token or a scenario.json names."""
+    """Run once more what RUN names: SCENARIO:SEED, a token, or a scenario.json."""
     played = play(files.find_directory(directory), run_name, stale=stale)
     if as_json:
         print_json(attrs.asdict(played.result))
@@ -308,7 +309,7 @@ def play(place: Path, run_name: str, *, stale: bool) -> Played:
 
 
 @command.command("shrink")
-@click.argument("run_name", metavar="TOKEN|FILE")
+@click.argument("run_name", metavar="RUN")
 @click.option("--runs", "runs_max", default=1000, show_default=True, help="How many runs to spend.")
 @stale_option
 @out_option
@@ -366,7 +367,7 @@ def shrink_plan(kind: type[Drill], plan: Plan, runs_max: int) -> tuple[Shrunk | 
 
 
 @command.command("report")
-@click.argument("run_name", metavar="TOKEN|FILE")
+@click.argument("run_name", metavar="RUN")
 @stale_option
 @out_option
 @click.pass_obj
@@ -387,7 +388,7 @@ def make_report(directory: str | None, run_name: str, stale: bool, out: str) -> 
 
 
 @command.command("export")
-@click.argument("run_name", metavar="TOKEN|FILE")
+@click.argument("run_name", metavar="RUN")
 @stale_option
 @out_option
 @click.pass_obj

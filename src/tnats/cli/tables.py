@@ -14,9 +14,10 @@ PIPE_WIDTH = 400
 """Columns where no terminal says how many there are: nothing is cut."""
 
 
-def console() -> Console:
-    """Standard output, as wide as the terminal."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+def console(*, stderr: bool = False) -> Console:
+    """Standard output (or standard error), as wide as the terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(width=None if stream.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False, stderr=stderr)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -16,7 +16,7 @@ from tnats.harness.sim.batch import Batch
 from tnats.harness.sim.core_evidence import matches
 from tnats.harness.sim.drill import Drill
 from tnats.harness.sim.export import export
-from tnats.harness.sim.files import load_drill, read_plan
+from tnats.harness.sim.files import load_drill, read_plan, resolve, token_of
 from tnats.harness.sim.kinds import SIM_KINDS
 from tnats.harness.sim.ledger import Ledger, class_of
 from tnats.harness.sim.plan import Operation, Plan, PlanError, parse_operation, parse_plan, plan_of
@@ -208,3 +208,11 @@ def test_scenario_files_are_there() -> None:
 
     for name in scenario_names(SCENARIOS):
         assert summary_of(load_scenario(SCENARIOS, name)).endswith(".")
+
+
+def test_a_seed_is_named_by_its_scenario_or_by_a_token() -> None:
+    """SCENARIO:SEED names the run that the token of the present code names; anything else is told what a run is."""
+    token = token_of(SCENARIOS, "core", 3)
+    assert resolve(SCENARIOS, "core:3", stale_too=False)[1:] == resolve(SCENARIOS, token, stale_too=False)[1:]
+    with pytest.raises(PlanError, match="SCENARIO:SEED"):
+        resolve(SCENARIOS, "core", stale_too=False)
