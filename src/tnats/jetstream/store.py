@@ -267,6 +267,31 @@ class IndexedStore:
         """The message. Raises KeyError, DataDamaged, DiskError."""
         return self.load_nowait(seq) or await self.log.load(seq)
 
+    async def load_some(
+        self, filters: tuple[bytes, ...], seq: int, count_max: int, bytes_max: int
+    ) -> tuple[list[Stored], int]:
+        """Messages from `seq` on, within bounds, and where to read on; 0: there are no others.
+
+        Raises DataDamaged, DiskError for the first one.
+        """
+        wanted = self.next_run(filters, seq, count_max)
+        size = 0
+        for count, one in enumerate(wanted):
+            size += self.size_of(one)
+            if size > bytes_max and count:
+                wanted = wanted[:count]
+                break
+        if not wanted:
+            return [], 0
+        found = self.load_run_nowait(wanted)
+        if found:
+            return [one for one in found if one is not None], wanted[len(found) - 1] + 1
+        try:
+            message = await self.log.load(wanted[0])
+        except KeyError:  # removed meanwhile
+            return [], wanted[0] + 1
+        return [(message.sequence, message.time_ns, *content(message))], wanted[0] + 1
+
 
 def _as_range(seqs: list[int]) -> Sequence[int]:
     """Rising sequences, as a range if they are one."""

@@ -32,7 +32,6 @@ from tnats.limits import (
     BACKUP_WINDOW_BYTES_MIN,
     MIB,
 )
-from tnats.storage.message_log import Stored
 from tnats.subjects.tokens import to_bytes
 
 if TYPE_CHECKING:
@@ -119,8 +118,8 @@ class BackupSender:
                 entry = archive.consumer(consumer.name, consumer.config, consumer.machine.state, now_ns)
                 await self._put(entry)
         next_seq = 1
-        while next_seq <= self._state.last_seq:
-            messages, next_seq = await self._read(next_seq)
+        while 0 < next_seq <= self._state.last_seq:
+            messages, next_seq = await stream.store.load_some((), next_seq, READ_MSGS_MAX, READ_BYTES_MAX)
             for message in messages:
                 if message[0] <= self._state.last_seq:
                     await self._put(archive.message(*message))
@@ -128,27 +127,6 @@ class BackupSender:
         self._ready += self._compressor.finish()
         while self._ready:
             await self._send_chunk()
-
-    async def _read(self, seq: int) -> tuple[list[Stored], int]:
-        """Some of the messages from `seq` on, and where to read on. Raises StorageError, DiskError."""
-        store = self._stream.store
-        wanted = store.next_run((), seq, READ_MSGS_MAX)
-        if not wanted:
-            return [], self._state.last_seq + 1
-        size = 0
-        for count, one_seq in enumerate(wanted):
-            size += store.size_of(one_seq)
-            if size > READ_BYTES_MAX and count:
-                wanted = wanted[:count]
-                break
-        found = store.load_run_nowait(wanted)
-        if found:
-            return [message for message in found if message is not None], wanted[len(found) - 1] + 1
-        try:
-            one = await store.load(wanted[0])
-        except KeyError:  # removed meanwhile
-            return [], wanted[0] + 1
-        return [(one.sequence, one.time_ns, one.subject, one.headers, one.payload)], wanted[0] + 1
 
     async def _put(self, entry: bytes) -> None:
         self._ready += self._compressor.write(entry)

@@ -129,17 +129,19 @@ class Intake(ABC):
         messages = []
         for one in stored:
             subject, headers, payload = self._changed(one)
-            headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
-            if not self._stream.config.allow_rollup_hdrs:
-                headers = remove_headers_with_prefix(headers, ROLLUP + b":")
+            if headers:
+                headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
+                if not self._stream.config.allow_rollup_hdrs:
+                    headers = remove_headers_with_prefix(headers, ROLLUP + b":")
             place = b"%b %d %b %b%b" % (self._name, one.sequence, self._label, one.subject, self._identity)
             messages.append((subject, set_header(headers, STREAM_SOURCE, place), payload))
         await self._stream.store_sourced(messages)
 
     def _changed(self, stored: Stored) -> Message:
         subject, headers, payload = content(stored)
-        for prefix in NOT_TAKEN:
-            headers = remove_headers_with_prefix(headers, prefix)
+        if headers:
+            for prefix in NOT_TAKEN:
+                headers = remove_headers_with_prefix(headers, prefix)
         draw: Draw = self._stream.host.draw
         for rule in self._rules:
             if rule.transform is not None and rule.transform.matches(subject):
@@ -237,17 +239,18 @@ class LocalIntake(Intake):
 
     async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
         """Wanted messages of the origin, a bounded number, and where to read on."""
-        store, size = origin.store, 0
+        store, seq = origin.store, self.next_seq
         found: list[Stored] = []
+        size = 0
         wanted = () if b">" in self.filters else self.filters
-        seq = store.next_matching(wanted, self.next_seq)
         while seq and len(found) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
+            room = SOURCING_BATCH_MSGS_MAX - len(found)
             try:
-                message = store.load_nowait(seq) or await store.load(seq)
-            except (KeyError, StorageError, DiskError):
-                pass  # removed meanwhile, or damaged, which the origin has reported
-            else:
-                found.append(message)
-                size += len(message.headers) + len(message.payload)
-            seq = store.next_matching(wanted, seq + 1)
+                some, seq = await store.load_some(wanted, seq, room, SOURCING_BATCH_BYTES_MAX)
+            except (StorageError, DiskError):  # damaged, which the origin has reported
+                seq = store.next_matching(wanted, store.next_matching(wanted, seq) + 1)
+                continue
+            for one in some:
+                found.append(Stored(*one))
+                size += len(one[3]) + len(one[4])
         return found, seq or max(self.next_seq, store.last_seq + 1)
