@@ -37,13 +37,16 @@ from tnats.storage.message_log import Message as Stored
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import to_bytes
 from tnats.subjects.transforms import Transform
-from tnats.wire.headers import remove_headers_with_prefix, set_header
+from tnats.wire.headers import VERSION_LINE, remove_headers_with_prefix, set_header
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
 
 RETRY_NS = 2 * SECOND_NS
 """How long an intake rests when its origin is not there, or its stream could not store."""
+
+SOURCE_BLOCK = VERSION_LINE + b"\r\n" + STREAM_SOURCE + b": %b\r\n\r\n"
+"""The header block of a sourced message that had none."""
 
 NOT_TAKEN = (b"Nats-Expected-", b"Nats-Batch-")
 """Headers that meant something to the origin alone."""
@@ -134,7 +137,8 @@ class Intake(ABC):
                 if not self._stream.config.allow_rollup_hdrs:
                     headers = remove_headers_with_prefix(headers, ROLLUP + b":")
             place = b"%b %d %b %b%b" % (self._name, one.sequence, self._label, one.subject, self._identity)
-            messages.append((subject, set_header(headers, STREAM_SOURCE, place), payload))
+            block = set_header(headers, STREAM_SOURCE, place) if headers else SOURCE_BLOCK % place
+            messages.append((subject, block, payload))
         await self._stream.store_sourced(messages)
 
     def _changed(self, stored: Stored) -> Message:
