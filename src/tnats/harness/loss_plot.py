@@ -35,13 +35,17 @@ LABELS = {
 }
 
 STYLE = """\
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; color: #222 }
+:root { color-scheme: light dark; --text: #222; --dim: #555; --code: #f2f2f2; --good: #1a7f37; --bad: #b3001b;
+  --open: #8a6d00 }
+@media (prefers-color-scheme: dark) { :root { --text: #ddd; --dim: #aaa; --code: #2b2b2f; --good: #4cc26f;
+  --bad: #ff6b7d; --open: #d9b44a } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; padding: 0 1em; color: var(--text) }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 1.6em }
 table { border-collapse: collapse } td, th { padding: 2px 12px 2px 0; text-align: left; vertical-align: top }
 th { white-space: nowrap }
-.kept { color: #1a7f37 } .broken { color: #b3001b } .unknown { color: #8a6d00 }
-svg text { font: 12px system-ui, sans-serif; fill: #555 }
-code { background: #f2f2f2; padding: 0 3px }
+.kept { color: var(--good) } .broken { color: var(--bad) } .unknown { color: var(--open) }
+svg text { font: 12px system-ui, sans-serif; fill: var(--dim) }
+code { background: var(--code); padding: 0 3px }
 """
 
 
@@ -82,7 +86,7 @@ def fault_lines(evidence: Evidence, end_ns: int) -> Iterator[str]:
         place = across(event.time_ns, end_ns)
         title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {event.f} {event.value}")
         yield (
-            f'<g><title>{title}</title><path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#444" '
+            f'<g><title>{title}</title><path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#888" '
             f'stroke-dasharray="3 3"/><text x="{place:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{event.f}</text></g>'
         )
 

@@ -107,6 +107,7 @@ function ticks(svg, height) {
       order.checked ? v : (v / 1e9).toFixed(digits) + " s");
   }
 }
+const named = new Map();  // lane: where the last name of a fault ends
 function band(svg, note, lane) {
   const until = note.until_ns ?? note.time_ns;
   const from = Math.max(LEFT, x(value(note))), to = Math.min(width - RIGHT, x(valueOfTime(until)));
@@ -116,7 +117,10 @@ function band(svg, note, lane) {
     height: LANE - 6, rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]),
     "stroke-opacity": 0.55});
   element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(until));
-  if (to - from > 60) element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
+  const end = from + 4 + kind.length * 6;  // a name that another one covers is in the tip alone
+  if (to < end || from < (named.get(lane) ?? 0)) return;
+  named.set(lane, end);
+  element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
     style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, kind);
 }
 function arrow(svg, from, to, strong) {
@@ -140,6 +144,7 @@ function draw() {
   for (const lane of data.lanes) {
     element(svg, "line", {x1: LEFT, x2: width - RIGHT, y1: y(lane), y2: y(lane), stroke: css("--line")});
   }
+  named.clear();
   for (const note of notes) if (note.kind === "fault") for (const lane of note.targets || []) band(svg, note, lane);
   for (const note of notes) if (note.kind === "phase") {
     const at = x(value(note));
