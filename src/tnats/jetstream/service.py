@@ -22,6 +22,7 @@ from tnats.jetstream.api.backups import BackupCalls
 from tnats.jetstream.api.consumers import ConsumerCalls
 from tnats.jetstream.api.service import ApiService
 from tnats.jetstream.api.streams import StreamCalls
+from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import GROUP, Catalogue
 from tnats.jetstream.options import JetStreamOptions
@@ -31,7 +32,7 @@ from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.jetstream.timers import Timers
-from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES
+from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES, MIB
 from tnats.runtime.api import DiskError, Runtime
 from tnats.storage.errors import StorageError
 from tnats.storage.journal import JournalOptions
@@ -92,7 +93,7 @@ class JetStream:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Raises StoreLocked, StoreRefused, StorageError, DiskError at the start."""
         runtime, options = self.runtime, self.options
-        self.log.info("Starting JetStream")
+        self._announce()
         self._store = await open_store(
             runtime.disk,
             runtime.clock,
@@ -123,6 +124,16 @@ class JetStream:
             with trio.CancelScope(shield=True):
                 await self._store.close()
 
+    def _announce(self) -> None:
+        """Log where the store is and what it promises; its bounds are known only when it is open."""
+        options = self.options
+        interval_ns, encryption = options.sync_interval_ns, options.encryption
+        self.log.info("Starting JetStream")
+        self.log.info(f'  Store Directory: "{options.store_dir}"')
+        durability = f"acknowledged at once, synced every {format_duration(interval_ns)}" if interval_ns else "synced"
+        self.log.info(f"  Durability:      {durability}")
+        self.log.info(f"  Encryption:      {'none' if encryption is None else encryption.cipher.algorithm}")
+
     async def _measure_disk(self) -> int:
         """Three quarters of what the store may have: what streams use already, and what is free."""
         used = sum(
@@ -144,6 +155,8 @@ class JetStream:
             await self._recover(host)
             self._file_bytes_max = await self._measure_disk()
             self.reload(self.options)
+            for kind, size in (("Memory: ", self.options.max_memory), ("Storage:", self.options.max_file)):
+                self.log.info(f"  Max {kind}     {'unlimited' if size < 0 else f'{size // MIB:,} MiB'}")
             await self._store.settle()
             calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
             self.api = ApiService(host, {call: served for each in calls for call, served in each.handlers().items()})

@@ -13,6 +13,11 @@ class Cipher(enum.StrEnum):
     CHACHA = "chacha"
     AES = "aes"
 
+    @property
+    def algorithm(self) -> str:
+        """Its name in full."""
+        return "ChaCha20-Poly1305" if self is Cipher.CHACHA else "AES-256-GCM"
+
 
 @attrs.frozen
 class Encryption:

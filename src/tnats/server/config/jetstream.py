@@ -154,6 +154,10 @@ def _jetstream(reading: Reading, node: Node, key: str) -> JetStreamOptions:
     options = read_section(reading, JetStreamOptions, node, "JetStream")
     if "jetstream.enabled" not in reading.given:
         options.enabled = True
+    for name in ("key", "cipher"):
+        if not options.key and (given := reading.given.get(f"jetstream.{name}")) is not None:
+            reading.warn('the store is not encrypted: "key" is empty or not given', given.position)
+            break
     return options
 
 

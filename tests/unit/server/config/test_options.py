@@ -188,6 +188,17 @@ def test_number_where_a_string_is_wanted_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "column"),
+    [("key: $KEY", 13), ("cipher: aes", 13), ('max_mem: 1, key: "", cipher: aes', 25), ("key: k, cipher: aes", None)],
+)
+def test_a_store_that_is_not_encrypted_though_it_looks_so_is_warned_of(text: str, column: int | None) -> None:
+    """An empty key (of an environment variable, say), or a cipher without a key."""
+    warnings = [str(warning) for warning in load(f"jetstream {{ {text} }}", {"KEY": ""}).warnings]
+    said = f'n.conf:1:{column}: the store is not encrypted: "key" is empty or not given'
+    assert warnings == ([] if column is None else [said])
+
+
+@pytest.mark.parametrize(
     "token",
     ["4e2abc", "0K1abc", "8m4dwr", "5e7bcd-abc10", "2Tybceg8yj", "33feda22ea", "10kbps", "1e3", "1_000", "12-ab"],
 )
