@@ -350,7 +350,8 @@ def clear(port: int) -> None:
     for name in talk.api("STREAM.NAMES")["streams"] or []:
         talk.done(f"STREAM.DELETE.{name}")
     talk.close()
-    time.sleep(0.1)  # nats-server removes files later, and a new stream of the same name may go on where the old one was
+    # nats-server removes files later, and a new stream of the same name may go on where the old one was.
+    time.sleep(0.1)
 
 
 @contextmanager
