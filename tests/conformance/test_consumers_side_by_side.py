@@ -102,8 +102,12 @@ def test_a_start_that_lies_ahead(talk: Talk) -> None:
     """A start sequence beyond the end waits for it."""
     talk.create("S")
     make(talk, deliver_policy="by_start_sequence", opt_start_seq=10)
-    fill(talk, 12)
+    fill(talk, 8)
+    assert counts(talk)[0] == 0
+    fill(talk, 4)
+    assert counts(talk)[0] == 3
     assert seqs(take(talk, 3)) == [10, 11, 12]
+    assert floor(talk) == (0, 9)
 
 
 @side_by_side

@@ -45,7 +45,8 @@ class Ahead:
             from_seq = self._state.per_subject_until + 1
             left = self._listed[self._listed_at :]
             self._count = sum(1 for seq in left if self._index.subject_of(seq) is not None)
-        self._counted_to_seq = self._index.last_seq
+        # A start that lies ahead counts nothing of what comes before it.
+        self._counted_to_seq = max(self._index.last_seq, from_seq - 1)
         self._count += self._index.count_matching(self._filters, from_seq, self._counted_to_seq)
 
     def peek(self) -> int:
