@@ -211,8 +211,8 @@ class Talk:
         if is_message:
             size = int(words[-2]) if words[0] == b"HMSG" else 0
             sizes = 2 if words[0] == b"HMSG" else 1
-            reply = words[3].decode() if len(words) == 4 + sizes else ""
-            told = Told(words[1].decode(), body[:size], body[size:], reply)
+            reply = words[3].decode("utf-8", "replace") if len(words) == 4 + sizes else ""
+            told = Told(words[1].decode("utf-8", "replace"), body[:size], body[size:], reply)
             wanted = self._sids[int(words[2])]
             key = told.subject if wanted == f"{self.inbox}.*" else wanted
             self._arrived.setdefault(key, deque()).append(told)

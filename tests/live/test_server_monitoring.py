@@ -52,3 +52,14 @@ def test_base_path(tmp_path: Path) -> None:
     with serve(tmp_path, "http: -1\nhttp_base_path: nats") as server:
         assert json.loads(server.ask_raw("/nats/healthz")[1]) == {"status": "ok"}
         assert server.ask_raw("/healthz")[0] == 404
+
+
+def test_subjects_that_are_no_text(tmp_path: Path) -> None:
+    """Subscriptions on bytes that are no UTF-8 are in the reports, each such byte as U+FFFD."""
+    with serve(tmp_path, "http: '127.0.0.1:-1'") as server, RawClient(server.port) as client:
+        client.send(b"SUB a.\xff q\xe9 1\r\n")
+        client.flush()
+        (connection,) = server.ask("/connz?subs=1")["connections"]
+        assert connection["subscriptions_list"] == ["a.\ufffd"]
+        (subscription,) = [one for one in server.ask("/subsz?subs=1")["subscriptions_list"] if one["cid"]]
+        assert (subscription["subject"], subscription["qgroup"]) == ("a.\ufffd", "q\ufffd")
