@@ -473,6 +473,8 @@ def test_acknowledging_everything_up_to_a_message(talk: Talk) -> None:
     assert (floor(talk), counts(talk)) == ((7, 7), (0, 3, 0))
     ack(talk, found[3])
     assert floor(talk) == (7, 7)
+    ack(talk, found[8], b"+TERM")
+    assert (floor(talk), counts(talk)) == ((9, 9), (0, 1, 0))
 
 
 @side_by_side

@@ -166,6 +166,8 @@ class Acknowledgements:
         core, seq = self._core, place.stream_seq
         reason = ack.rest.decode("utf-8", "replace")
         deliveries = core.state.deliveries_of(seq)
+        if core.config.ack_policy == AckPolicy.ALL:
+            self.take_up_to(seq - 1, now_ns)  # a termination says of the messages before it what an ack does
         self.end_pending(seq, state.ACKED)
         core.last_acked_ns = now_ns + core.wall_offset_ns
         core.advise(
