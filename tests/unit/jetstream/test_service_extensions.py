@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 from tests.unit.jetstream.service_world import Stage, call, play
 
 from tnats.client import Client, connect
 from tnats.limits import SECOND_NS
+
+KEY = "_nats.tnats.durability"
 
 
 @pytest.mark.parametrize(
@@ -19,7 +23,7 @@ from tnats.limits import SECOND_NS
     ],
 )
 def test_info_says_what_an_acknowledgement_is_worth(sync_interval: tuple[int, bool], storage: str, wanted: str) -> None:
-    """Beside the configuration, so that clients which compare or repeat that see nothing of it."""
+    """Among the server's own metadata, where strict clients expect it; it is never kept as if a user had set it."""
 
     async def scene(stage: Stage) -> object:
         async with connect("nats://server", runtime=stage.runtime) as client:
@@ -29,9 +33,13 @@ def test_info_says_what_an_acknowledgement_is_worth(sync_interval: tuple[int, bo
             found = await call(client, "STREAM.INFO.S")
             assert isinstance(found["config"], dict)
             assert not [key for key in found["config"]["metadata"] if not key.startswith("_nats.")]
-            return [one["tnats.durability"] for one in (made, again, found)]
+            forged = await call(client, "STREAM.UPDATE.S", {**config, "metadata": {KEY: "forged"}})
+            names = {name for one in (made, again, found, forged) for name in one}
+            assert not [name for name in names if "tnats" in name]
+            answers: Any = (made, again, found, forged)
+            return [one["config"]["metadata"][KEY] for one in answers]
 
-    assert play(1, scene, sync_interval).unwrap() == [wanted] * 3
+    assert play(1, scene, sync_interval).unwrap() == [wanted] * 4
 
 
 async def pull(client: Client, batch: int) -> list[tuple[str, str]]:

@@ -19,6 +19,11 @@ SERVED_VERSION = "2.15.1"
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 SERVER_LEVEL_KEY = "_nats.level"
 SERVER_VERSION_KEY = "_nats.ver"
+DURABILITY_KEY = "_nats.tnats.durability"
+"""Beyond NATS, in the answers about a stream: what an acknowledgement is worth. `synced`, `interval 2m0s`, or `memory`.
+
+Among what the server adds to metadata, where clients expect more than they know, and leave it out when they compare.
+"""
 REQUIRED_LEVEL_HEADER = b"Nats-Required-Api-Level"
 
 
@@ -30,9 +35,8 @@ def required_level(config: Any) -> int:
 
 def with_required_level(config: Any) -> dict[str, str]:
     """The metadata to store: the user's, without what only answers carry, and the required level."""
-    metadata = {
-        key: value for key, value in config.metadata.items() if key not in (SERVER_LEVEL_KEY, SERVER_VERSION_KEY)
-    }
+    answered = (SERVER_LEVEL_KEY, SERVER_VERSION_KEY, DURABILITY_KEY)
+    metadata = {key: value for key, value in config.metadata.items() if key not in answered}
     metadata[REQUIRED_LEVEL_KEY] = str(required_level(config))
     return metadata
 

@@ -245,8 +245,6 @@ class StreamInfo:
     sources: list[StreamSourceInfo] = row("sources", ListOf(Record(StreamSourceInfo)), factory=list, omit=True)
     alternates: list[StreamAlternate] = row("alternates", ListOf(Record(StreamAlternate)), factory=list, omit=True)
     ts_ns: int | None = row("ts", TIME, default=None)
-    durability: str = row("tnats.durability", TEXT, default="", omit=True)
-    """Beyond NATS: what an acknowledgement of a publish is worth. `synced`, `interval 2m0s`, or `memory`."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -6,7 +6,7 @@ import attrs
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
-from tnats.jetstream.api.levels import with_server_level
+from tnats.jetstream.api.levels import DURABILITY_KEY, with_server_level
 from tnats.jetstream.api.messages import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -217,7 +217,8 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
     """A stream as answers show it, without cluster."""
     config = stream.config
     if with_levels:
-        config = attrs.evolve(config, metadata=with_server_level(config.metadata))
+        metadata = with_server_level(config.metadata) | {DURABILITY_KEY: durability(stream)}
+        config = attrs.evolve(config, metadata=metadata)
     return StreamInfo(
         config=config,
         created_ns=stream.record.created_ns,
@@ -226,12 +227,11 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
         mirror=stream.intakes[0].info() if config.mirror is not None and stream.intakes else None,
         sources=[intake.info() for intake in stream.intakes] if config.mirror is None else [],
         ts_ns=stream.host.wall_ns(),
-        durability=durability(stream),
     )
 
 
 def durability(stream: StreamService) -> str:
-    """What an acknowledged publish survives: `StreamInfo.durability`."""
+    """What an acknowledged publish survives: the value of DURABILITY_KEY."""
     if stream.config.storage == Storage.MEMORY:
         return "memory"
     interval_ns = stream.host.options.sync_interval_ns
