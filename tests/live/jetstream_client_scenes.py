@@ -175,6 +175,24 @@ async def test_many_messages_are_read_by_one_request(server: Target) -> None:
         assert (await stream.direct_get_batch(1, sequence=4))[0].data == b"3"
 
 
+async def test_consumers_stand_where_they_are_whatever_others_do(server: Target) -> None:
+    """Each has a place of its own: what one takes, confirms or leaves changes nothing for the other."""
+    async with fresh(server) as js:
+        stream = await orders(js, 6)
+        slow, fast = [
+            await stream.create_consumer(ConsumerConfig(durable_name=name, ack_policy=AckPolicy.EXPLICIT))
+            for name in ("slow", "fast")
+        ]
+        first = await slow.next()
+        for delivery in await fast.fetch(6):
+            await delivery.ack_sync()
+        states = [await consumer.info() for consumer in (slow, fast)]
+        assert [state.num_pending for state in states] == [5, 0]
+        assert [state.ack_floor.stream_seq for state in states] == [0, 6]
+        await first.ack_sync()
+        assert [(await slow.next()).metadata.stream_sequence for _ in range(2)] == [2, 3]
+
+
 async def test_consumers_are_made_changed_listed_and_removed(server: Target) -> None:
     """Each call does what it says; the action decides between making and changing."""
     async with fresh(server) as js:

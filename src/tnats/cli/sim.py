@@ -244,7 +244,8 @@ class Search:
             for problem in batch.problems():
                 print(f"FAILED: {problem}")
             print(
-                f"{batch.run_count} runs in {passed_s:.1f} s ({batch.run_count / passed_s:.1f}/s), "
+                f"{batch.run_count} {'run' if batch.run_count == 1 else 'runs'} "
+                f"in {passed_s:.1f} s ({batch.run_count / passed_s:.1f}/s), "
                 f"{batch.event_count} events, {batch.fault_count} faults: "
                 f"{'all held' if batch.passed else f'{len(batch.failures)} violations'}"
             )

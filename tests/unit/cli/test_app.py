@@ -95,7 +95,8 @@ def test_commands_answer_to_the_names_of_the_nats_tool(other: str, name: str) ->
     """Each other name leads to a command of the table, and hides none."""
     assert other not in app.COMMANDS
     command = app.root.get_command(click.Context(app.root), other)
-    assert command is not None and command.name == name
+    assert command is not None
+    assert command.name == name
 
 
 @pytest.mark.parametrize(
