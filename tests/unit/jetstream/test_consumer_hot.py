@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tnats import speedups
+from tnats.errors import InvariantBroken
 from tnats.jetstream.consumer import hot
 from tnats.jetstream.consumer.acks import AckRun, Said, Word, ack_reply, parse_body, parse_subject
 from tnats.jetstream.consumer.effects import Delivery
@@ -29,13 +30,13 @@ BUILDS = pytest.mark.parametrize("build", [hot, INTERPRETED], ids=["built", "int
 )
 def test_the_window_is_a_sorted_map(build: ModuleType, steps: list[tuple[str, int, int]]) -> None:
     """Adding in any order, one by one or in runs, and removing anywhere behaves as a dict by rising sequence."""
-    window, model = build.PendingWindow(), {}
+    window, model, highest = build.PendingWindow(), {}, 0
     for what, seq, count in steps:
         if what == "add" and seq not in model:
             window.add(seq, seq + 7, -seq, seq * 2)
             model[seq] = (seq + 7, -seq, seq * 2)
         elif what == "run":
-            first = max(model, default=0) + seq % 5 + 1
+            first = highest + seq % 5 + 1
             window.add_run(first, count, first + 7, -first)
             model.update({one: (one + 7, -first, 0) for one in range(first, first + count)})
         elif what == "remove":
@@ -51,6 +52,7 @@ def test_the_window_is_a_sorted_map(build: ModuleType, steps: list[tuple[str, in
         elif what == "touch" and seq in model:
             window.touch(window.find(seq), 99)
             model[seq] = (model[seq][0], 99, 0)
+        highest = max(highest, *model, 0)
         assert len(window) == len(model)
         assert (seq in window) is (seq in model)
         assert window.first() == (min((one, values[0]) for one, values in model.items()) if model else None)
@@ -76,6 +78,20 @@ def test_a_long_window_forgets_what_is_done(build: ModuleType) -> None:
     assert len(window) == 10
     interpreted = getattr(window, "_seqs", None)
     assert interpreted is None or len(interpreted) < 200
+
+
+@BUILDS
+def test_what_is_not_pending_has_no_place(build: ModuleType) -> None:
+    """Asking for the place of a message that is not there is a broken invariant, not a look beside the arrays."""
+    window = build.PendingWindow()
+    window.add(5, 1, 0)
+    for ask in (window.sent_at, window.due_at, window.consumer_seq_at):
+        for place in (-1, 1, 10**9):
+            with pytest.raises(InvariantBroken):
+                ask(place)
+    for change in (window.set_due, window.touch):
+        with pytest.raises(InvariantBroken):
+            change(window.find(4), 7)
 
 
 # ------------------------------------------------------------------ bundles of deliveries

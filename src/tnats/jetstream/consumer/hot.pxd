@@ -22,6 +22,7 @@ cdef class PendingWindow:
     cpdef long long due_at(self, Py_ssize_t at)
     cpdef touch(self, Py_ssize_t at, long long sent_ns)
     cpdef set_due(self, Py_ssize_t at, long long due_ns)
+    cdef check(self, Py_ssize_t at)
     @cython.locals(at=Py_ssize_t, offset=Py_ssize_t)
     cpdef add_run(self, long long first, Py_ssize_t count, long long consumer_seq, long long sent_ns)
     @cython.locals(at=Py_ssize_t, stop="long long", removed=Py_ssize_t)

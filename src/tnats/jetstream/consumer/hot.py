@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from tnats.errors import InvariantBroken
 from tnats.jetstream.consumer.acks import AckRun, Said
 from tnats.storage.message_log import Stored
 
@@ -118,29 +119,39 @@ class PendingWindow:
 
     def consumer_seq_at(self, at: int) -> int:
         """The consumer sequence of the message's first delivery."""
+        self.check(at)
         return self._consumer_seqs[at]
 
     def sent_at(self, at: int) -> int:
         """When it was last sent, wall clock."""
+        self.check(at)
         return self._sent[at]
 
     def due_at(self, at: int) -> int:
         """When it is due again, monotonic clock."""
+        self.check(at)
         return self._due[at]
 
     def touch(self, at: int, sent_ns: int) -> None:
         """It was sent again; nothing is set yet for when it is due."""
+        self.check(at)
         self._sent[at] = sent_ns
         self._due[at] = 0
 
     def set_due(self, at: int, due_ns: int) -> None:
         """It is due at another time."""
+        self.check(at)
         self._due[at] = due_ns
+
+    def check(self, at: int) -> None:
+        """Compiled, a place that is none would be somebody else's memory."""
+        if at < self._head or at >= self._end:
+            raise InvariantBroken(f"place {at} of a window from {self._head} to {self._end}")
 
     # ------------------------------------------------------------------ runs
 
     def add_run(self, first: int, count: int, consumer_seq: int, sent_ns: int) -> None:
-        """`add` for `count` messages of consecutive sequences, which are above all others."""
+        """`add` for `count` messages of consecutive sequences, above all that were ever pending."""
         self.make_room(count)
         at = self._end
         for offset in range(count):
