@@ -45,6 +45,8 @@ def encryption(file_key: str, environment: Mapping[str, str]) -> Encryption | No
 def command(store_dir: str, repair: bool, key_file: TextIO | None, as_json: bool) -> int:
     """Verify the store in STORE_DIR, with its server stopped. Nothing is ever removed.
 
+    What is counted are messages in segment files; the newest may stand in the journal alone, which is verified too.
+
     Exit codes: 0 clean, 1 damage was found (with --repair: damage is left), 2 it could not be checked.
     """
     directory = store_dir.rstrip("/") or "/"
