@@ -338,7 +338,7 @@ def test_every_byte(form: Form, stride: int, record_property: Recorder) -> None:
         tried = lost = 0
         for path in files(small.image):
             content = small.image.content(path)
-            for offset in shared(sorted({bit // 8 for bit in bits_in_records(small.image, path)}), max(1, stride // 8)):
+            for offset in shared(sorted({bit // 8 for bit in bits_in_records(small.image, path)}), max(1, stride // 2)):
                 image = small.image.clone()
                 wrong = rng.choice([value for value in range(256) if (value ^ content[offset]).bit_count() > 1])
                 image.overwrite(path, bytes([wrong]), offset)
@@ -363,7 +363,7 @@ def test_every_length(form: Form, stride: int, record_property: Recorder) -> Non
             size = small.image.size(small.image.file(path))
             whole = elsewhere(small.image, small, path)
             ends = sorted({end for start, stop, _ in record_ranges(small.image, path) for end in range(start, stop)})
-            for length in shared(ends, max(1, stride // 8)):
+            for length in shared(ends, max(1, stride // 2)):
                 image = small.image.clone()
                 image.cut(path, min(length, size - 1))
                 if path.endswith("/identity") and length < record_ranges(small.image, path)[0][1]:
