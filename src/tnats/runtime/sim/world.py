@@ -96,6 +96,8 @@ class World:
         self.step_count = 0
         self._nursery: trio.Nursery | None = None
         self._failure: BaseException | None = None
+        self._is_hopeless = False
+        """Shielded tasks wait for ever, though the world has failed."""
         self._instant_ns = -1
         self._instant_batches = 0
         self.timeline.on_error = self.fail
@@ -146,6 +148,8 @@ class World:
 
     def fail(self, exc: BaseException) -> None:
         """End the world with `exc`; the first one counts."""
+        if self._is_hopeless:
+            raise exc  # out of trio's own loop: nothing inside it can end this world
         if self._failure is None:
             self._failure = exc
             if self._nursery is None:
@@ -186,6 +190,7 @@ class World:
 
     def _stuck(self) -> None:
         if self._failure is not None:
+            self._is_hopeless = True
             raise InvariantBroken(f"{self._when()}: shielded tasks wait for ever after {self._failure!r}")
         paused = [node.name for node in self.nodes.values() if node.paused]
         waiting = "\n".join(f"  {line}" for line in self._waiting_tasks())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import trio
 
@@ -373,3 +376,29 @@ def test_ports_are_free_after_a_death() -> None:
             await other.wait_ended()
 
     run_world(1, main, CALM).unwrap()
+
+
+HOPELESS = """
+import trio
+from tnats.runtime.sim.world import Deadlock, run_world
+
+async def wait(runtime):
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
+
+async def main(world):
+    world.node("a").start(wait)
+    await world.nodes["a"].wait_ended()
+
+assert isinstance(run_world(1, main).error, Deadlock)
+print("ended")
+"""
+
+
+def test_a_shielded_task_that_waits_for_ever_ends_the_run() -> None:
+    """Where cancelling cannot end a world, its run ends all the same, with the deadlock as its error.
+
+    In a process of its own, since what is left of such a world complains when it is collected.
+    """
+    done = subprocess.run([sys.executable, "-c", HOPELESS], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "ended\n"
