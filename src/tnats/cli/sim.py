@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -252,12 +253,12 @@ class Search:
         return EXIT_GOOD if batch.passed else EXIT_VIOLATION
 
     def _show_failure(self, result: Result) -> None:
-        command = f"tnats sim replay {files.token_of(self.directory, result.scenario, result.seed)}"
+        command = f"{program()} replay {files.token_of(self.directory, result.scenario, result.seed)}"
         if result.plan is not None:
             path = self.out / f"{result.scenario.replace('/', '-')}-{result.seed}.json"
             files.write_plan(path, {**result.plan, "found": {"rule": result.rule, "text": result.text}})
             if "/" in result.scenario:
-                command = f"tnats sim replay {path}"
+                command = f"{program()} replay {path}"
         self.commands[result.scenario, result.seed] = command
         if self.as_json:
             return
@@ -266,7 +267,13 @@ class Search:
             print(result.trace.rstrip())
         print(f"  replay: {command}")
         if result.plan is not None:
-            print(f"  shrink: tnats sim shrink {path}")
+            print(f"  shrink: {program()} shrink {path}")
+
+
+def program() -> str:
+    """The command line up to the sub-command, to go on with another one."""
+    directory = click.get_current_context().obj
+    return "tnats sim" if directory is None else f"tnats sim --dir {shlex.quote(directory)}"
 
 
 def describe(result: Result) -> str:
@@ -337,7 +344,7 @@ def shrink(directory: str | None, run_name: str, runs_max: int, stale: bool, out
     print(f"after {shrunk.run_count} runs: {size_of(what)} became {size_of(shrunk.plan)}")
     print("\n".join(f"  F{number} {fault}" for number, fault in enumerate(shrunk.plan.faults, 1)))
     print("\n".join(f"  {operation}" for operation in shrunk.plan.operations))
-    print(f"needs: {shrunk.needs}\nreplay: tnats sim replay {path}")
+    print(f"needs: {shrunk.needs}\nreplay: {program()} replay {path}")
     return EXIT_VIOLATION
 
 

@@ -35,7 +35,7 @@ def page(played: Played, *, token: str, needs: str = "") -> str:
         TIMELINE,
         faults(drill, needs),
         table("Parameters", [(name, str(value)) for name, value in plan.parameters.items()]),
-        listing(f"{len(plan.operations)} operations", [str(operation) for operation in plan.operations]),
+        listing(f"Operations ({len(plan.operations)})", [str(operation) for operation in plan.operations]),
         table("Seen along the way", [(name, str(count)) for name, count in sorted(result.probes.items())]),
         listing("Server log", [line for node in drill.stage.world.nodes.values() for line in log_of(node.log_lines)]),
         listing("Stack trace", result.trace.splitlines()),

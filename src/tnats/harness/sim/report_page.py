@@ -146,12 +146,14 @@ function draw() {
   }
   named.clear();
   for (const note of notes) if (note.kind === "fault") for (const lane of note.targets || []) band(svg, note, lane);
-  for (const note of notes) if (note.kind === "phase") {
+  const phases = notes.filter(note => note.kind === "phase");
+  for (const [number, note] of phases.entries()) {
     const at = x(value(note));
     if (at < LEFT || at > width) continue;
     element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 8, stroke: css("--dim"),
       "stroke-dasharray": "3 3"});
-    const late = at > width - 140;
+    const late = at > width - 140, next = phases[number + 1];
+    if (next && !late && x(value(next)) - at < note.text.length * 5.5 + 8) continue;
     element(svg, "text", {x: late ? at - 4 : at + 4, y: height - 2, class: "dim", style: "font-size:10px",
       "text-anchor": late ? "end" : "start"}, note.text);
   }
