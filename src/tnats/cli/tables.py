@@ -20,10 +20,18 @@ WHOLE_TEXT_MAX = 23
 BROKEN_TEXT_MIN = 16
 
 
-def console(*, stderr: bool = False) -> Console:
+class PipeConsole(Console):
+    """A console that leaves it to the root of the command line what happens when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on raising what rich has caught."""
+        raise  # noqa: PLE0704 - rich calls this where it handles the error
+
+
+def console(*, stderr: bool = False) -> PipeConsole:
     """Standard output (or standard error), as wide as the terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(width=None if stream.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False, stderr=stderr)
+    return PipeConsole(width=None if stream.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False, stderr=stderr)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

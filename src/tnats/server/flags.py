@@ -344,24 +344,26 @@ Usage: {program} [options]
 
 Server:
     -a, --addr, --net <host>         Address to listen on (default: 0.0.0.0)
-    -p, --port <port>                Port for clients (default: 4222; -1 = any free port)
+    -p, --port <port>                Port for clients (default 4222; -1 = any)
     -n, --name, --server_name <name> Name of this server (default: its id)
     -P, --pid <file>                 Write the process id to this file
     -m, --http_port <port>           Port for HTTP monitoring
     -ms,--https_port <port>          Port for HTTPS monitoring
     -c, --config <file>              Configuration file; flags override it
     -t                               Check the configuration file and exit
-    -sl,--signal <signal>[=<pid>]    Send a signal to a running server: ldm, stop, quit, term, reopen, reload;
-                                     <pid> is a process id, a pid file, or a pattern of pid files
-        --client_advertise <host>    Address told to clients in place of the real one
-        --ports_file_dir <dir>       Write <executable>_<pid>.ports to this directory
+    -sl,--signal <signal>[=<pid>]    Send a signal to a running server: ldm,
+                                     stop, quit, term, reopen, reload; <pid>
+                                     is a process id, a pid file, or a pattern
+                                     of pid files
+        --client_advertise <host>    Address told to clients instead
+        --ports_file_dir <dir>       Write <executable>_<pid>.ports there
 
 Logging:
     -l, --log <file>                 Log to this file
     -T, --logtime                    Begin lines with the time (default: true)
         --logtime_utc                Time in UTC (default: false)
     -s, --syslog                     Log to syslog
-    -r, --remote_syslog <addr>       Log to this syslog server (udp://localhost:514)
+    -r, --remote_syslog <addr>       Log to this server (udp://localhost:514)
     -D, --debug                      Log debugging output
     -V, --trace                      Log the protocol
     -VV                              Log the protocol, of the system account too
@@ -384,16 +386,16 @@ TLS:
         --tlscert <file>             Certificate of the server
         --tlskey <file>              Private key of the server
         --tlsverify                  Turn TLS on; clients need a certificate
-        --tlscacert <file>           Authorities that certificates of clients are checked by
+        --tlscacert <file>           Authorities that sign clients' certificates
 
 Cluster:
         --routes <url, url>          Servers to connect to
         --cluster, --cluster_listen <url>
-                                     Address for the connections of other servers
+                                     Address for other servers' connections
         --cluster_name <name>        Name of the cluster (default: generated)
         --no_advertise               Do not tell clients of the other servers
         --cluster_advertise <host>   Address told to other servers
-        --connect_retries <number>   Tries to connect to servers that others told of
+        --connect_retries <number>   Tries to connect to servers told of
 
 Profiling:
         --profile <port>             Port for profiling over HTTP

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tnats.cli.tables import column_widths, print_table
@@ -27,3 +31,25 @@ def test_a_column_without_a_name_is_shown_where_it_holds_something(capsys: pytes
     one, two = capsys.readouterr().out.split("Two")
     assert [line.rstrip() for line in one.splitlines()] == ["One", "Name", "─────", "a"]
     assert "a     paused" in two
+
+
+def test_who_reads_no_more_ends_a_command_quietly() -> None:
+    """As in `tnats stream ls | head -1`: the error reaches the caller as itself, in a task as well."""
+    code = """
+import click, sys, tnats.cli.session
+from tnats.cli import app
+from tnats.cli.tables import print_table
+async def work(runtime):
+    print_table("One", ["Name"], [["a"]] * 50_000)
+@app.root.command("shown")
+def command():
+    return tnats.cli.session.run(work)
+app.COMMANDS["shown"] = ("shown", "")
+sys.modules["shown"] = sys.modules["__main__"]
+sys.exit(app.main(["shown"]))
+"""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
