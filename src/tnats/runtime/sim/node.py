@@ -209,7 +209,8 @@ class Node:
         timeline.at(self.busy_until_ns, self._unstall, self.life)
 
     def _unstall(self, life: Life) -> object:
-        if not self.paused and self.world.timeline.now_ns >= self.busy_until_ns:
+        # An earlier incarnation only unwinds: what keeps the present one busy is not its affair.
+        if life is not self.life or (not self.paused and self.world.timeline.now_ns >= self.busy_until_ns):
             self.world.schedule.release(life)
         return None
 

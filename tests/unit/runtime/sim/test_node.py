@@ -378,6 +378,36 @@ def test_ports_are_free_after_a_death() -> None:
     run_world(1, main, CALM).unwrap()
 
 
+def test_what_is_left_of_a_slow_incarnation_ends_beside_the_next() -> None:
+    """Tasks of a killed process unwind though its machine is slow, and kept busy by the process that came after it."""
+
+    async def work(runtime: Runtime) -> None:
+        try:
+            while True:
+                await runtime.clock.sleep_ns(1_000_000)
+        finally:
+            with trio.CancelScope(shield=True):
+                for _ in range(50):
+                    await trio.lowlevel.checkpoint()
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        node.start(work)
+        node.slow_down(3_000_000)
+        await world.sleep_ns(100_000_000)
+        for _ in range(5):
+            life = node.life
+            assert life is not None
+            node.kill()
+            node.start()
+            node.slow_down(3_000_000)
+            with world.deadline(10 * SECOND_NS) as patience:
+                await life.ended.wait()
+            assert not patience.cancelled_caught
+
+    run_world(1, main).unwrap()
+
+
 HOPELESS = """
 import trio
 from tnats.runtime.sim.world import Deadlock, run_world
