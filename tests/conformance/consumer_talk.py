@@ -129,9 +129,12 @@ def note(talk: Talk, found: list[Told]) -> None:
 
 
 def hear_some(talk: Talk, subject: str, count: int) -> list[Told]:
-    """So many messages on a subject or inbox, which are compared."""
+    """So many messages on a subject or inbox, which are compared.
+
+    How many more are pending is left out: somebody waits, so a message may go before the next one is stored.
+    """
     found = [talk.hear(subject) for _ in range(count)]
-    note(talk, found)
+    talk.log.append([tell(one) if one.status else tell(one).rpartition(" ")[0] for one in found])
     return found
 
 

@@ -94,7 +94,7 @@ def without_varying(found: Any) -> Any:
         return {
             key: without_varying(value)
             for key, value in found.items()
-            if key not in VARYING and not key.startswith(("_nats.", "tnats.")) and (key, value) != ("metadata", {})
+            if key not in VARYING and not key.startswith("_nats.") and (key, value) != ("metadata", {})
         }
     if isinstance(found, str) and found.startswith("invalid JSON: ") and "json: " not in found:
         return "invalid JSON"  # where the fault lies is told in other words
