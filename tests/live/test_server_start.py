@@ -20,6 +20,7 @@ def test_log_of_a_start_and_an_end(tmp_path: Path) -> None:
     """The lines that scripts wait for are there, in order, with the real port."""
     with serve(tmp_path) as server:
         port = server.port
+        server.wait_for_line("Server is ready")  # the ports file is there a moment before
     texts = server.texts
     expected = [
         "[INF] Starting nats-server",
