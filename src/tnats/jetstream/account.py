@@ -127,14 +127,13 @@ class AccountService:
             consumer.acks(items)
 
     def _on_pulls(self, batch: list[Inbound]) -> None:
-        touched: dict[int, ConsumerService] = {}
+        asked: dict[bytes, list[Inbound]] = {}
         for message in batch:
-            consumer = self._by_pull_subject.get(message.subject)
+            asked.setdefault(message.subject, []).append(message)
+        for subject, messages in asked.items():
+            consumer = self._by_pull_subject.get(subject)
             if consumer is not None:
-                consumer.pull(message)
-                touched[consumer.record.number] = consumer
-        for consumer in touched.values():
-            consumer.settle()
+                consumer.pulls(messages)
 
     def _on_flow_answers(self, batch: list[Inbound]) -> None:
         for message in batch:

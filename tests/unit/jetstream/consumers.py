@@ -15,6 +15,7 @@ from tnats.jetstream.consumer.core import Identity, start_state
 from tnats.jetstream.consumer.effects import Effects, Status
 from tnats.jetstream.consumer.hot import read_acks
 from tnats.jetstream.consumer.machine import ConsumerMachine
+from tnats.jetstream.consumer.requests import Asked
 from tnats.jetstream.consumer.state import ConsumerState, encode_ops
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.subjects.tokens import subject_matches
@@ -141,11 +142,17 @@ class Rig:
 
     def pull(self, body: str = "", reply: str = "R") -> list[str]:
         """Send a request; what comes back to anybody, told shortly."""
-        return self.told(self.machine.pull(reply.encode(), body.encode(), self.now_ns))
+        return self.pulls((body, reply))
+
+    def pulls(self, *asked: tuple[str, str]) -> list[str]:
+        """Send requests, (body, reply) each, that are read at once."""
+        requests = [Asked(reply.encode(), body.encode()) for body, reply in asked]
+        return self.told(self.machine.pulls(requests, self.now_ns))
 
     def fetch(self, batch: int, reply: str = "R") -> list[Sent]:
         """Messages of one request without waiting."""
-        effects = self.take(self.machine.pull(reply.encode(), b'{"batch":%d,"no_wait":true}' % batch, self.now_ns))
+        asked = Asked(reply.encode(), b'{"batch":%d,"no_wait":true}' % batch)
+        effects = self.take(self.machine.pulls([asked], self.now_ns))
         return [send for send in self.sends_of(effects) if isinstance(send, Sent)]
 
     def ack(self, delivery: Sent, body: str = "+ACK", reply: str = "") -> Effects:

@@ -340,6 +340,24 @@ def test_a_reset_begins_again() -> None:
 # ------------------------------------------------------------------ priority groups
 
 
+def test_requests_that_came_together_are_served_by_priority() -> None:
+    """The first one read does not take the messages that a more important one behind it wants."""
+    rig = Rig(priority_policy=PriorityPolicy.PRIORITIZED, priority_groups=["g"])
+    rig.store(count=2)
+    low, high = (f'{{"batch":2,"group":"g","priority":{priority},"expires":9000000000}}' for priority in (1, 0))
+    told = rig.pulls((low, "low"), (high, "high"))
+    assert [one.split()[0] for one in told] == ["high", "high"]
+
+
+def test_requests_beyond_max_waiting_find_room_where_messages_are() -> None:
+    """More requests at once than may wait are all served while there are messages; only the rest is refused."""
+    rig = Rig(max_waiting=2)
+    rig.store(count=5)
+    told = rig.pulls(*(('{"batch":1,"expires":9000000000}', f"R{number}") for number in range(8)))
+    assert [one.split()[0] for one in told if "409" not in one] == [f"R{number}" for number in range(5)]
+    assert [one for one in told if "409" in one] == ["R7 409 Exceeded MaxWaiting"]
+
+
 def pinned() -> Rig:
     return Rig(priority_policy=PriorityPolicy.PINNED_CLIENT, priority_groups=["g"], priority_timeout_ns=SECOND)
 

@@ -36,6 +36,7 @@ from tnats.jetstream.consumer.deliver import Deliveries
 from tnats.jetstream.consumer.effects import Effects
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.priority import PriorityGroups
+from tnats.jetstream.consumer.requests import Asked
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
@@ -135,19 +136,23 @@ class ConsumerMachine:
 
     # ------------------------------------------------------------------ what clients send
 
-    def pull(self, reply: bytes, body: bytes, now_ns: int, *, is_supported: bool = True) -> Effects:
-        """A pull request (MSG.NEXT) came. `is_supported`: this server offers the API level it requires."""
+    def pulls(self, asked: Iterable[Asked], now_ns: int) -> Effects:
+        """Pull requests (MSG.NEXT) came. All are in the queue before one is served: their priorities count."""
         self._core.last_activity_ns = now_ns
-        line = None
-        if not is_supported:
-            line = "412 Required Api Level"
-        elif self._core.is_push:
-            line = "409 Consumer is push based"
-        if line is None:
-            self._waiting.take(reply, body, now_ns)
-        elif reply:
-            self._core.status(reply, line)
+        for one in asked:
+            if not one.is_supported:
+                self._refuse(one.reply, "412 Required Api Level")
+            elif self._core.is_push:
+                self._refuse(one.reply, "409 Consumer is push based")
+            else:
+                if len(self._waiting) >= self._core.config.max_waiting:
+                    self._deliveries.run(now_ns)  # some may be served and make room
+                self._waiting.take(one.reply, one.body, now_ns)
         return self._done(now_ns)
+
+    def _refuse(self, reply: bytes, line: str) -> None:
+        if reply:
+            self._core.status(reply, line)
 
     def acks(self, items: Iterable[AckRun | Said], now_ns: int) -> Effects:
         """What came on this consumer's `$JS.ACK` subjects, in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import attrs
 
@@ -30,6 +31,14 @@ class PullBody:
     min_ack_pending: int = row("min_ack_pending", INT, default=0)
     id: str = row("id", TEXT, default="")
     priority: int = row("priority", INT, default=0)
+
+
+class Asked(NamedTuple):
+    """A pull request as it came. `is_supported`: this server offers the API level that it requires."""
+
+    reply: bytes
+    body: bytes
+    is_supported: bool = True
 
 
 @attrs.define(eq=False)

@@ -31,6 +31,7 @@ from tnats.jetstream.consumer.hot import bundle_of
 from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.machine import ConsumerMachine
 from tnats.jetstream.consumer.outbox import Outbox, Post
+from tnats.jetstream.consumer.requests import Asked
 from tnats.jetstream.consumer.state import ConsumerState, Op, encode_ops
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord
@@ -144,12 +145,10 @@ class ConsumerService:
 
     # ------------------------------------------------------------------ what clients send
 
-    def pull(self, message: Inbound) -> None:
-        """A MSG.NEXT request; `settle` follows."""
-        size = message.header_size
-        level = get_header(message.data[:size], REQUIRED_LEVEL_HEADER) if size else None
-        body = message.data[size:] if size else message.data
-        self._carry_out(self.machine.pull(message.reply, body, self.host.mono_ns(), is_supported=supports(level)))
+    def pulls(self, messages: Iterable[Inbound]) -> None:
+        """MSG.NEXT requests."""
+        self._carry_out(self.machine.pulls(map(_asked, messages), self.host.mono_ns()))
+        self.settle()
 
     def acks(self, items: Iterable[AckRun | Said]) -> None:
         """Acknowledgements."""
@@ -399,6 +398,13 @@ class ConsumerService:
             self._ack_prefix, send.deliveries, send.consumer_seq + place, send.pending - place, step, messages
         )
         self._client.send_bundle(target, bundle)
+
+
+def _asked(message: Inbound) -> Asked:
+    size = message.header_size
+    if not size:
+        return Asked(message.reply, message.data)
+    return Asked(message.reply, message.data[size:], supports(get_header(message.data[:size], REQUIRED_LEVEL_HEADER)))
 
 
 async def open_consumer(

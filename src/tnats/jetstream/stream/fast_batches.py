@@ -82,7 +82,7 @@ class FastBatches:
         return len(self._open)
 
     def begin(self, control: Control, now_ns: int) -> tuple[list[bytes], bool]:
-        """(answers that go out before its own, whether the message is to be stored). Before the message's own checks."""
+        """(answers before its own, whether the message is to be stored). Before the message's own checks."""
         batch = self._open.get(control.batch_id)
         if batch is None:
             if control.number != 1 or control.operation not in (START, COMMIT):

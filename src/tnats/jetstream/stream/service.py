@@ -351,7 +351,7 @@ class StreamService:
             self._apply(entry, done)
 
     def _fail_all(self, error: StorageError) -> None:
-        """Nothing that is pending will be applied. Where it is not known whether it is stored, publishers hear nothing."""
+        """Nothing pending will be applied. Where it is not known whether it is stored, publishers hear nothing."""
         if not self._pending:
             return
         pending, self._pending = self._pending, deque()
