@@ -181,9 +181,6 @@ JOURNAL_PART_BYTES_MAX = 120 * MIB
 JOURNAL_UNSYNCED_BYTES_MAX = 16 * MIB
 """With a sync interval: written and not synced. Beyond it a sync is begun, which nobody waits for."""
 
-JOURNAL_PROMISE_DELAY_NS = 20_000_000
-"""How long the journal is quiet before it notes in the part's header how far it is durable."""
-
 JOURNAL_RESERVE_BYTES = 64 * KIB
 """End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
 some hundred of them. A sixteenth of a small part."""

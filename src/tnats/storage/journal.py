@@ -8,9 +8,8 @@ Theory of operation
 -------------------
 * The journal is a row of preallocated *parts*. Each starts with a table of all groups (twice, in different blocks) and
   with where the part before it ends, so that recovery needs no part but the ones whose entries are still wanted.
-* A batch is written, synced, then promised: by the next batch, whose every record carries the durable offset, or, when
-  none comes soon, in a slot of the part's header area: a slot costs the next sync a second block. `recover.py` tells
-  torn tails from damage by that promise.
+* A batch is written, synced, then promised: at once in a slot of the part's header area, and by the next batch, whose
+  every record carries the durable offset. `recover.py` tells torn tails from damage by that promise.
 * A part is released when every group's floor is above the entries it holds. An owner raises its floor once it has put
   the entries' effects elsewhere, durably (a checkpoint). Entries of a lagging group can be written forward.
 * After every start a new part is begun: nothing is ever written behind bytes of an unfinished write.
@@ -38,7 +37,6 @@ import trio
 from tnats.limits import (
     JOURNAL_BATCH_BYTES_MAX,
     JOURNAL_PART_BYTES_MAX,
-    JOURNAL_PROMISE_DELAY_NS,
     JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_RESERVE_BYTES,
     JOURNAL_UNSYNCED_BYTES_MAX,
@@ -55,8 +53,6 @@ if TYPE_CHECKING:
 
 READ_RUN_BYTES = 4 * 1024 * 1024
 """What is read at a time when a group's entries are replayed."""
-PROMISE_DELAYS_MAX = 5
-"""So many times the delay is the longest that a busy part's slot stays behind."""
 
 ENTRY_BYTES_MORE_MAX = hot.HEADER_SIZE + 8 + record.SEALED_BYTES_MAX
 """An entry takes at most so much more than its body."""
@@ -88,8 +84,6 @@ class _Part:
     end: int
     durable: int
     slot: int = 0
-    promised: int = 0
-    """What its latest slot says."""
 
 
 @attrs.frozen
@@ -160,8 +154,6 @@ class Journal:
         self._rolled = trio.Event()
         self._is_writing = False
         """A batch is on its way: nothing may be written before it."""
-        self._synced = trio.Event()
-        """A sync was done since the last promise in a slot."""
         self._sync_at_ns = 0
         """When the first unsynced entry must be durable, with a sync interval."""
         self._releasing = trio.Lock()
@@ -286,12 +278,6 @@ class Journal:
 
     async def run(self) -> None:
         """Write batches until `close`."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._promise_when_quiet)
-            await self._write_batches()
-            nursery.cancel_scope.cancel()
-
-    async def _write_batches(self) -> None:
         while True:
             if self._queue:
                 self._is_writing = True
@@ -300,7 +286,6 @@ class Journal:
                 self._batch_count = 0
             elif self._closing:
                 await self._sync_current()
-                self._promise()
                 if self._flushed is not None:
                     self._flushed.set()
                 return
@@ -505,36 +490,22 @@ class Journal:
             return False
         part.durable = end
         self._durable_bytes = written_bytes
-        self._synced.set()
-        return True
+        return self._promise(part)
 
-    async def _promise_when_quiet(self) -> None:
-        """Write the promise into a slot when no batch has come for a while that would carry it, and now and then when
-        there are ever more: damage to the end of a busy part must not take what tells of it with it.
+    def _promise(self, part: _Part) -> bool:
+        """Write how far a part is durable into its next slot: what is acknowledged now must be missed if it is gone.
+
+        False when that failed: then the journal is frozen.
         """
-        while True:
-            await self._synced.wait()
-            for _ in range(PROMISE_DELAYS_MAX):
-                self._synced = trio.Event()
-                await self._clock.sleep_ns(JOURNAL_PROMISE_DELAY_NS)
-                if not self._synced.is_set():
-                    break
-            self._promise()
-
-    def _promise(self) -> None:
-        """Write how far the current part is durable into its next slot, unless it says so."""
-        part = self._current
-        if part is None or self.frozen is not None or part.promised == part.durable:
-            return
         offset = segment.SLOT_OFFSETS[part.slot]
         try:
             part.file.pwrite([part.header.slot(offset, part.durable)], offset)
         except DiskError as exc:
             if exc.errno not in NO_SPACE:  # without it the next batch makes the promise
                 self._freeze(exc)
-            return
+                return False
         part.slot ^= 1
-        part.promised = part.durable
+        return True
 
     def _freeze(self, exc: DiskError) -> StoreFrozen:
         if self.frozen is None:
@@ -680,7 +651,7 @@ class Journal:
         else:
             raise StoreFull(f"journal {self.directory} has no room for a new part: {reason}") from reason
         self._next_part += 1
-        part = _Part(PartSummary(number, path), header, file, cipher, file_size, end, end, promised=end)
+        part = _Part(PartSummary(number, path), header, file, cipher, file_size, end, end)
         self._files[number] = OpenPart(file, seed, cipher)
         self._note_places(part, first, offsets)
         return part

@@ -272,7 +272,6 @@ def test_a_consumer_whose_state_is_damaged_is_kept_and_named(harm: str) -> None:
     async def scene(stage: Stage) -> None:
         async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
             await consumed(stage, client)
-            await stage.sleep(1)
             stage.machine.kill()
             await stage.machine.wait_ended()
             image = stage.machine.drive.image
