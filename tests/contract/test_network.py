@@ -209,11 +209,14 @@ def test_a_close_with_unread_bytes_wakes_who_waits_for_room(stage: Stage) -> Non
             await stage.client.clock.sleep_ns(1_000_000)
         broken = trio.Event()
 
+        async def write_for_ever() -> None:
+            while True:
+                await client.wait_writable()
+                client.write([RANDOM_BYTES])
+
         async def wait_for_room() -> None:
             with pytest.raises(ConnectionBroken):
-                while True:
-                    await client.wait_writable()
-                    client.write([RANDOM_BYTES])
+                await write_for_ever()
             broken.set()
 
         async with trio.open_nursery() as nursery:
