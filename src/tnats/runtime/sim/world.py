@@ -215,6 +215,10 @@ class World:
                 nurseries += task.child_nurseries
 
 
+_hopeless_ends: list[BaseException] = []
+"""How worlds ended that nothing could end in order. Their tasks hang on these, and would complain when collected."""
+
+
 def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settings | None = None) -> Outcome[T]:
     """Run `main` in a new world. Errors inside are in the outcome; KeyboardInterrupt is raised."""
     world = World(seed, settings or Settings())
@@ -227,6 +231,8 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
             raise
         except BaseException as exc:
             error = world._failure or only_leaf(exc)
+            if world._is_hopeless:
+                _hopeless_ends.append(exc)
     return Outcome(
         seed=seed,
         value=value,

@@ -70,11 +70,11 @@ def removes_in_memory(original: Method) -> Method:
 def waits_by_the_wall(original: Method) -> Method:
     """Ack waits that the wall clock measures."""
 
-    def pull(self: ConsumerService, message: Any) -> None:
-        original(self, message)
+    def pulls(self: ConsumerService, messages: Any) -> None:
+        original(self, messages)
         self._carry_out(self.machine.tick(self.host.mono_ns()))
 
-    return pull
+    return pulls
 
 
 def wall_for_mono() -> Callable[[Host], int]:
@@ -171,7 +171,7 @@ PLANTED_JETSTREAM = (
         10,
         ("C17 a message is with one worker at a time",),
         lambda: [
-            (ConsumerService, "pull", waits_by_the_wall(ConsumerService.pull)),
+            (ConsumerService, "pulls", waits_by_the_wall(ConsumerService.pulls)),
             (Host, "mono_ns", wall_for_mono()),
         ],
     ),
