@@ -369,9 +369,6 @@ RESTORE_CONSUMERS_MAX = 100_000
 STREAM_UNWRITTEN_BYTES_MAX = 1 * MIB
 """Stored messages of one stream that wait in memory for their segment file; they are in the journal already."""
 
-STREAM_NOTE_BYTES_MAX = 16 * KIB
-"""State of a stream that is kept in the journal's own checkpoint record; larger ones get a snapshot file."""
-
 STREAM_FULL_PAUSE_NS = SECOND_NS
 """A stream that found no space refuses publishes for so long before it tries again."""
 

@@ -96,9 +96,6 @@ RESPONSE_TYPES: dict[Call, str] = {
 }
 """The `type` of each call's JSON answer. MSG.NEXT and DIRECT.GET answer with messages and status headers."""
 
-SYSTEM_RESPONSE_TYPE = "system_response"
-"""The `type` of the answer to a subject that is no call."""
-
 SYSTEM_ACCOUNT_CALLS = frozenset(
     {
         Call.META_LEADER_STEPDOWN,
