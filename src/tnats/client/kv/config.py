@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from tnats.client.errors import ClientError
+from tnats.client.jetstream.bucket_names import bucket_stream
 from tnats.client.options import nanoseconds
 from tnats.jetstream.stream.config import (
     DUPLICATE_WINDOW_NS,
@@ -25,7 +26,6 @@ from tnats.limits import SECOND_NS
 STREAM_PREFIX = "KV_"
 HISTORY_MAX = 64
 
-_BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
@@ -57,9 +57,7 @@ class BucketConfig:
 
 def stream_name(bucket: str) -> str:
     """The stream behind a bucket. Raises ClientError for what cannot be a bucket's name."""
-    if not _BUCKET.fullmatch(bucket):
-        raise ClientError(f"bucket {bucket!r}: a name has only letters, digits, _ and -")
-    return STREAM_PREFIX + bucket
+    return bucket_stream(STREAM_PREFIX, bucket, "bucket")
 
 
 def subject_prefix(bucket: str) -> str:

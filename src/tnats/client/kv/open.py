@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tnats.client.errors import ClientError
+from tnats.client.jetstream.bucket_names import names_of_buckets
 from tnats.client.kv.bucket import KeyValue
 from tnats.client.kv.config import STREAM_PREFIX, BucketConfig, stream_name, to_stream
 
@@ -41,5 +42,4 @@ async def delete_bucket(js: JetStream, name: str) -> None:
 
 async def bucket_names(js: JetStream) -> list[str]:
     """The names of all buckets."""
-    names = await js.stream_names()
-    return [name.removeprefix(STREAM_PREFIX) for name in names if name.startswith(STREAM_PREFIX)]
+    return await names_of_buckets(js, STREAM_PREFIX)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import attrs
 
-from tnats.client.errors import ClientError
+from tnats.client.jetstream.bucket_names import bucket_stream
 from tnats.client.options import nanoseconds
 from tnats.jetstream.stream.config import Compression, Discard, Placement, Storage, StreamConfig
 from tnats.limits import SECOND_NS
 
 STREAM_PREFIX = "OBJ_"
-
-_BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @attrs.frozen
@@ -34,9 +30,7 @@ class StoreConfig:
 
 def stream_name(bucket: str) -> str:
     """The stream behind a store. Raises ClientError for what cannot be a store's name."""
-    if not _BUCKET.fullmatch(bucket):
-        raise ClientError(f"object store {bucket!r}: a name has only letters, digits, _ and -")
-    return STREAM_PREFIX + bucket
+    return bucket_stream(STREAM_PREFIX, bucket, "object store")
 
 
 def to_stream(config: StoreConfig) -> StreamConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tnats.client.jetstream.bucket_names import names_of_buckets
 from tnats.client.object_store.config import STREAM_PREFIX, StoreConfig, stream_name, to_stream
 from tnats.client.object_store.store import ObjectStore
 
@@ -30,5 +31,4 @@ async def delete_store(js: JetStream, name: str) -> None:
 
 async def store_names(js: JetStream) -> list[str]:
     """The names of all stores."""
-    names = await js.stream_names()
-    return [name.removeprefix(STREAM_PREFIX) for name in names if name.startswith(STREAM_PREFIX)]
+    return await names_of_buckets(js, STREAM_PREFIX)
