@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from tnats.client.errors import ClientError, NoResponders
-from tnats.client.jetstream.answers import PubAck, answer_object, decode_answer
-from tnats.client.jetstream.publish import Conditions, with_conditions
-from tnats.client.message import HeadersLike, Message
+from tnats.client.errors import ClientError
+from tnats.client.jetstream.answers import PubAck, answer_object
+from tnats.client.jetstream.publish import Conditions, ask_stream, publish_once, with_conditions
+from tnats.client.message import HeadersLike
 
 if TYPE_CHECKING:
     from tnats.client.client import Client
@@ -62,7 +62,7 @@ class AtomicBatch:
             raise ClientError(f"batch {self.id}: it has no message to commit")
         self._ended = True
         subject, data, headers = self._held
-        return decode_answer(await self._ask(subject, data, {**headers, "Nats-Batch-Commit": "1"}), PubAck)
+        return await publish_once(self._client, subject, data, {**headers, "Nats-Batch-Commit": "1"}, self._timeout_s)
 
     def _check(self) -> None:
         if self._ended:
@@ -73,13 +73,7 @@ class AtomicBatch:
             await self._client.publish(subject, data, headers=headers)
             return
         self._ended = True
-        answer = await self._ask(subject, data, headers)
+        answer = await ask_stream(self._client, subject, data, headers, self._timeout_s)
         if answer.data:
             answer_object(answer)
         self._ended = False
-
-    async def _ask(self, subject: str, data: bytes, headers: HeadersLike) -> Message:
-        try:
-            return await self._client.request(subject, data, headers=headers, timeout_s=self._timeout_s)
-        except NoResponders:
-            raise NoResponders(f"publish on {subject!r}: no stream listens on this subject") from None

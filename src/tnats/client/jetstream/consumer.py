@@ -25,6 +25,11 @@ HEARTBEAT_FROM_S = 10.0
 """A single pull request that may wait longer than this asks for heartbeats."""
 
 
+def heartbeat_ns(wait_s: float) -> int:
+    """How often the server is to show that a pull request still waits, one that may wait for `wait_s`."""
+    return nanoseconds(min(wait_s / 2, HEARTBEAT_S_MAX))
+
+
 class Consumer:
     """A handle on a consumer, made of names: whether it exists shows when it is used."""
 
@@ -89,7 +94,7 @@ class Consumer:
             expires_ns=0 if no_wait else nanoseconds(timeout_s),
             no_wait=no_wait,
             max_bytes=bytes_max,
-            idle_heartbeat_ns=nanoseconds(min(timeout_s / 2, HEARTBEAT_S_MAX)) if timeout_s >= HEARTBEAT_FROM_S else 0,
+            idle_heartbeat_ns=heartbeat_ns(timeout_s) if timeout_s >= HEARTBEAT_FROM_S else 0,
             group=group,
             priority=priority,
         )
@@ -127,7 +132,7 @@ class Consumer:
             batch=count_max,
             expires_ns=nanoseconds(expires_s),
             max_bytes=bytes_max,
-            idle_heartbeat_ns=nanoseconds(heartbeat_s or min(expires_s / 2, HEARTBEAT_S_MAX)),
+            idle_heartbeat_ns=nanoseconds(heartbeat_s) if heartbeat_s else heartbeat_ns(expires_s),
             group=group,
             min_pending=min_pending,
             min_ack_pending=min_ack_pending,

@@ -9,7 +9,7 @@ from typing import TypedDict
 from tnats.client.client import Client
 from tnats.client.errors import NoResponders
 from tnats.client.jetstream.answers import PubAck, decode_answer
-from tnats.client.message import HeadersLike
+from tnats.client.message import HeadersLike, Message
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.times import format_duration
 
@@ -57,15 +57,26 @@ def format_ttl(ttl_s: float) -> str:
     return "never" if ttl_s == math.inf else format_duration(nanoseconds(ttl_s))
 
 
+def no_stream(subject: str) -> NoResponders:
+    """What a publish raises that nobody answers."""
+    return NoResponders(f"publish on {subject!r}: no stream listens on this subject")
+
+
+async def ask_stream(
+    client: Client, subject: str, data: bytes, headers: HeadersLike | None, timeout_s: float
+) -> Message:
+    """One publish, and the answer to it as it came. Raises NoResponders, and like `Client.request`."""
+    try:
+        return await client.request(subject, data, headers=headers, timeout_s=timeout_s)
+    except NoResponders:
+        raise no_stream(subject) from None
+
+
 async def publish_once(
     client: Client, subject: str, data: bytes, headers: HeadersLike | None, timeout_s: float
 ) -> PubAck:
-    """One publish and its acknowledgement. Raises NoResponders, ApiError, and like `Client.request`."""
-    try:
-        reply = await client.request(subject, data, headers=headers, timeout_s=timeout_s)
-    except NoResponders:
-        raise NoResponders(f"publish on {subject!r}: no stream listens on this subject") from None
-    return decode_answer(reply, PubAck)
+    """One publish and its acknowledgement. Raises ApiError, and like `ask_stream`."""
+    return decode_answer(await ask_stream(client, subject, data, headers, timeout_s), PubAck)
 
 
 async def publish(

@@ -15,7 +15,7 @@ import trio
 
 from tnats.client.errors import ClientError, NoResponders, TimedOut
 from tnats.client.jetstream.answers import PubAck, decode_answer
-from tnats.client.jetstream.publish import Conditions, with_conditions
+from tnats.client.jetstream.publish import Conditions, no_stream, with_conditions
 from tnats.client.message import HeadersLike, Message
 from tnats.client.requests import raise_for_status
 
@@ -69,7 +69,7 @@ class PendingAck:
         try:
             self._ack = decode_answer(raise_for_status(message, self.subject), PubAck)
         except NoResponders:
-            self._error = NoResponders(f"publish on {self.subject!r}: no stream listens on this subject")
+            self._error = no_stream(self.subject)
         except ClientError as exc:
             self._error = exc
         self._publisher.settled(self)

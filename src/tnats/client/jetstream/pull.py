@@ -23,19 +23,18 @@ from tnats import limits
 from tnats.client.client import Client
 from tnats.client.errors import ClientError, ConnectionClosed, ConnectionLost, NoResponders, TimedOut
 from tnats.client.jetstream.api import Api, encode_request
-from tnats.client.jetstream.delivery import NAK, Delivery
+from tnats.client.jetstream.delivery import NAK, NOT_FOUND_STATUS, Delivery
 from tnats.client.jetstream.errors import OUTAGE, ConsumerDeleted, PullRefused
 from tnats.client.message import Message
+from tnats.client.requests import NO_RESPONDERS_STATUS
 from tnats.client.subscription import Subscription
 from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.requests import PullBody
 
 HEARTBEAT_STATUS = 100
-NOT_FOUND_STATUS = 404
 TIMEOUT_STATUS = 408
 CONFLICT_STATUS = 409
 PIN_STATUS = 423
-NO_RESPONDERS_STATUS = 503
 
 RECONNECTED = b"NATS/1.0 408 Reconnected\r\n\r\n"
 """The status by which a subscription tells its reader that requests of the last connection have ended."""

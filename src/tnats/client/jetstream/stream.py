@@ -8,7 +8,7 @@ import attrs
 from tnats.client.client import Client
 from tnats.client.errors import TimedOut
 from tnats.client.jetstream.api import Api, checked_name, encode_request
-from tnats.client.jetstream.consumer import HEARTBEAT_S_MAX, Consumer
+from tnats.client.jetstream.consumer import Consumer, heartbeat_ns
 from tnats.client.jetstream.delivery import NOT_FOUND_STATUS, StoredMessage, from_answer, from_direct
 from tnats.client.jetstream.ordered import OrderedMessages, create_consumer
 from tnats.client.jetstream.snapshot import Snapshot
@@ -203,9 +203,5 @@ class Stream:
         self, config: ConsumerConfig | None = None, *, count_max: int = 500, expires_s: float = 30.0
     ) -> OrderedMessages:
         """Its messages in order, as `config` says where to begin and which subjects: see `OrderedMessages`."""
-        body = PullBody(
-            batch=count_max,
-            expires_ns=nanoseconds(expires_s),
-            idle_heartbeat_ns=nanoseconds(min(expires_s / 2, HEARTBEAT_S_MAX)),
-        )
+        body = PullBody(batch=count_max, expires_ns=nanoseconds(expires_s), idle_heartbeat_ns=heartbeat_ns(expires_s))
         return OrderedMessages(self._api, self.name, config or ConsumerConfig(), body)
