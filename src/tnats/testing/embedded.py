@@ -157,9 +157,7 @@ class EmbeddedServer:
                 self._token.run_sync_soon(self._node.shut_down)
             except trio.RunFinishedError:
                 pass  # it ended by itself just now
-            thread.join(limits.TESTING_WAIT_SECONDS)
-            if thread.is_alive():
-                raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+            self._wait_end(thread)
         self._thread = None
         if self._failure is not None:
             raise ServerFailed(self._with_logs(f"the server ended with {self._failure!r}")) from self._failure
@@ -269,6 +267,12 @@ class EmbeddedServer:
         self._soon(lambda: (trio.lowlevel.spawn_system_task(wait), None)[1])
         done.wait(limits.TESTING_WAIT_SECONDS)
 
+    def _wait_end(self, thread: threading.Thread) -> None:
+        """Return when the server's thread has ended. Raises ServerFailed."""
+        thread.join(limits.TESTING_WAIT_SECONDS)
+        if thread.is_alive():
+            raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+
     def _end_at_once(self, what: str) -> SimDrive:
         if self._drive is None:
             raise ServerFailed(f'{what} needs a disk that can be cut off: serve(..., disk="memory")')
@@ -280,9 +284,7 @@ class EmbeddedServer:
                 self._scope.cancel()
 
             self._soon(die)
-            thread.join(limits.TESTING_WAIT_SECONDS)
-            if thread.is_alive():
-                raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+            self._wait_end(thread)
         self._thread = None
         return self._drive
 
