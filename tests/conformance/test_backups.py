@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import Any
 import nats
 import pytest
 from nats.aio.client import Client
+from tests.conformance.programs import NATS_CLI, needs_nats_cli
 from tests.conformance.test_differential import real_server
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import serve
 
-COMMAND = os.environ.get("TNATS_NATS_CLI") or shutil.which("nats")
 JETSTREAM = "jetstream {{ store_dir: {} }}"
 
 
@@ -114,7 +113,7 @@ def test_a_backup_moves_between_servers(urls: dict[str, str], source: str, targe
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(COMMAND is None, reason="needs the NATS command line: TNATS_NATS_CLI, or `nats` in the path")
+@needs_nats_cli
 @pytest.mark.parametrize("source", ["ours", "theirs"])
 def test_the_command_line_backs_up_and_restores(urls: dict[str, str], source: str, tmp_path: Path) -> None:
     """`nats backup` of a stream and of an account work with our server, and restore what the other kind has written."""
@@ -122,7 +121,7 @@ def test_the_command_line_backs_up_and_restores(urls: dict[str, str], source: st
 
     def command(where: str, *words: str) -> None:
         done = subprocess.run(
-            [COMMAND or "", "-s", urls[where], *words], capture_output=True, text=True, timeout=60, check=False
+            [NATS_CLI, "-s", urls[where], *words], capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

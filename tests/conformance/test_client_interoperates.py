@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import trio
 from nats.js import JetStreamContext
 from nats.js import api as nats_api
 from nats.js.errors import KeyNotFoundError
+from tests.conformance.programs import NATS_CLI, needs_nats_cli
 from tests.conformance.test_client_against_nats_server import RealServer, real_server
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import ServerProcess, serve
@@ -31,7 +31,6 @@ from tnats.client.object_store import ObjectMeta, StoreConfig, create_store, ope
 
 T = TypeVar("T")
 CONTENT = hashlib.sha256(b"seed").digest() * 20_000
-CLI = shutil.which("nats")
 
 
 @pytest.fixture(scope="module", params=["nats-server", "tnats"])
@@ -74,10 +73,8 @@ def theirs(server: RealServer | ServerProcess, scene: Callable[[JetStreamContext
 
 def cli(server: RealServer | ServerProcess, *arguments: str, stdin: bytes = b"") -> str:
     """Run the `nats` command line; its standard output."""
-    if CLI is None:
-        pytest.skip("the nats command line is not installed")
     done = subprocess.run(
-        [CLI, "-s", server.url, *arguments], input=stdin, capture_output=True, timeout=30, check=False
+        [NATS_CLI, "-s", server.url, *arguments], input=stdin, capture_output=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
     return done.stdout.decode()
@@ -174,6 +171,7 @@ def test_objects_both_ways_with_nats_py(server: RealServer | ServerProcess) -> N
     ours(server, read)
 
 
+@needs_nats_cli
 def test_buckets_with_the_nats_command_line(server: RealServer | ServerProcess) -> None:
     """What the Go client makes and writes is read here, and what is written here is read there."""
     cli(server, "kv", "add", "go", "--history=4", "--ttl=1h", "--description=by go")
@@ -200,6 +198,7 @@ def test_buckets_with_the_nats_command_line(server: RealServer | ServerProcess) 
     assert "TTL: 1m0s" in status.replace("Maximum Age", "TTL")
 
 
+@needs_nats_cli
 def test_objects_with_the_nats_command_line(server: RealServer | ServerProcess, tmp_path: Path) -> None:
     """Objects of the Go client come out here with their digest right, and ours there."""
     cli(server, "object", "add", "goods")
@@ -217,6 +216,7 @@ def test_objects_with_the_nats_command_line(server: RealServer | ServerProcess, 
     assert "from trio" in cli(server, "object", "ls", "goods")
 
 
+@needs_nats_cli
 def test_streams_with_the_nats_command_line(server: RealServer | ServerProcess) -> None:
     """A stream made by the Go client is used here, configuration included."""
     cli(server, "stream", "add", "GO", "--subjects=go.>", "--defaults", "--max-age=1h")
@@ -230,6 +230,7 @@ def test_streams_with_the_nats_command_line(server: RealServer | ServerProcess) 
     assert json.loads(cli(server, "stream", "info", "GO", "--json"))["state"]["messages"] == 1
 
 
+@needs_nats_cli
 def test_backups_with_the_nats_command_line(server: RealServer | ServerProcess, tmp_path: Path) -> None:
     """A backup of ours is restored by the `nats` tool, and one of it by ours."""
     cli(server, "stream", "add", "KEEP", "--subjects=keep.>", "--defaults")

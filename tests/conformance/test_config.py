@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.conformance.programs import NATS_SERVER, needs_nats_server
 
 CORPUS = Path(__file__).parents[1] / "unit" / "server" / "config" / "corpus.jsonl"
 CASES = [case for case in map(json.loads, CORPUS.read_text().splitlines()) if case["same"] != "differs"]
-SERVER = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 def ask(directory: Path, text: str) -> tuple[str, list[str]]:
     """(digest, complaints) of `nats-server -t`, columns of line 1 counted from 1 as everywhere else."""
-    assert SERVER is not None
     (directory / "d.conf").write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     done = subprocess.run(
-        [SERVER, "-c", "d.conf", "-t"],
+        [NATS_SERVER, "-c", "d.conf", "-t"],
         cwd=directory,
         env={**os.environ, "PORT": "4333"},
         capture_output=True,
@@ -39,7 +36,7 @@ def ask(directory: Path, text: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(SERVER is None, reason="nats-server is not installed")
+@needs_nats_server
 def test_real_server_agrees(tmp_path: Path) -> None:
     """The real server accepts what the corpus accepts, with the same digest, and says the same where recorded."""
     disagreements = []

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,9 +22,9 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.differential_talk import FENCE, Talker, Turn
+from tests.conformance.programs import NATS_SERVER
 from tests.live.server_process import serve
 
-NATS_SERVER = str(Path(sys.executable).with_name("nats-server"))
 COUNT = int(os.environ.get("TNATS_DIFFERENTIAL_COUNT", "60"))
 SEED = int(os.environ.get("TNATS_DIFFERENTIAL_SEED", "1"))
 STRANGENESS = 0.07

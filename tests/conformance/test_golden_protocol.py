@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.conformance.programs import NATS_SERVER
 from tests.golden.test_protocol import FOLDER, Conversation, converse, parse
 
-NATS_SERVER = str(Path(sys.executable).with_name("nats-server"))
 PING = b"PING\r\n"
 
 

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.programs import NATS_CLI, needs_nats_cli
 from tests.live.server_process import ServerProcess, serve
 
-PROGRAM = os.environ.get("TNATS_NATS_CLI") or shutil.which("nats") or ""
 PATIENCE_S = 60
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PROGRAM, reason="needs nats on the PATH, or TNATS_NATS_CLI")]
+pytestmark = [pytest.mark.slow, needs_nats_cli]
 
 
 class Cli:
@@ -32,7 +31,7 @@ class Cli:
     def try_run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HOME": str(self.folder), "NO_COLOR": "1"}
         return subprocess.run(
-            [PROGRAM, "-s", self.server.url, *words],
+            [NATS_CLI, "-s", self.server.url, *words],
             cwd=self.folder,
             input=stdin,
             capture_output=True,

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.test_nats_cli_consumers import PROGRAM, Cli
+from tests.conformance.programs import needs_nats_cli
+from tests.conformance.test_nats_cli_consumers import Cli
 from tests.live.server_process import serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PROGRAM, reason="needs nats on the PATH, or TNATS_NATS_CLI")]
+pytestmark = [pytest.mark.slow, needs_nats_cli]
 
 
 @pytest.fixture(scope="module")

