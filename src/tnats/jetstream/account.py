@@ -163,13 +163,10 @@ class AccountService:
         error = quotas.check(config, self.quotas, others)
         if error is not None or config.max_bytes <= 0:
             return error
-        options = self.host.options
-        bound = options.max_memory if config.storage == Storage.MEMORY else options.max_file
+        bound = self.host.options.bytes_max(config.storage)
         reserved = sum(max(other.max_bytes, 0) for other in others if other.storage == config.storage)
         if 0 <= bound < reserved + config.max_bytes:
-            if config.storage == Storage.MEMORY:
-                return errors.MEMORY_RESOURCES_EXCEEDED()
-            return errors.STORAGE_RESOURCES_EXCEEDED()
+            return quotas.bytes_exceeded(config.storage)
         return None
 
     def check_new_stream(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig | ApiError:
@@ -200,7 +197,7 @@ class AccountService:
                 return errors.STREAM_CREATE(err=str(failure))
             self.streams[stream.name] = stream
             self._start(stream)
-        self.advise([stream_action(stream.name, "create", self.host.options.domain or None)])
+        self.advise([stream_action(stream.name, "create", self.host.options.domain)])
         return stream, True
 
     async def update_stream(self, config: StreamConfig, *, pedantic: bool) -> StreamService | ApiError:
@@ -222,7 +219,7 @@ class AccountService:
                 return errors.STREAM_UPDATE(err=str(failure))
         self._direct.offer(stream)
         stream.sweep()
-        self.advise([stream_action(stream.name, "modify", self.host.options.domain or None)])
+        self.advise([stream_action(stream.name, "modify", self.host.options.domain)])
         return stream
 
     async def delete_stream(self, stream: StreamService) -> ApiError | None:
@@ -248,7 +245,7 @@ class AccountService:
                     await self.host.store.delete_stream(stream.record.group)
             except (StorageError, DiskError) as failure:
                 self.host.log.warn(f"JetStream stream '{self.name} > {stream.name}' left files behind: {failure}")
-        self.advise([stream_action(stream.name, "delete", self.host.options.domain or None)])
+        self.advise([stream_action(stream.name, "delete", self.host.options.domain)])
         return None
 
     async def adopt_stream(
@@ -281,7 +278,7 @@ class AccountService:
             self._start(stream)
             for service in stream.consumers.values():
                 service.start()
-        self.advise([stream_action(stream.name, "create", self.host.options.domain or None)])
+        self.advise([stream_action(stream.name, "create", self.host.options.domain)])
         stream.sweep()
         return None
 
@@ -372,7 +369,7 @@ class AccountService:
             await self.host.catalogue.put_consumer(record)
         consumer = await self.open_consumer(stream, record, is_new=True)
         consumer.start()
-        self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain or None)])
+        self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain)])
         return consumer
 
     async def open_consumer(
@@ -418,7 +415,7 @@ class AccountService:
                 await self._drop_log(consumer.record.group)
             except StorageError as failure:
                 self.host.log.warn(f"JetStream consumer '{stream.name} > {consumer.name}' left its log: {failure}")
-        self.advise([consumer_action(stream.name, consumer.name, "delete", self.host.options.domain or None)])
+        self.advise([consumer_action(stream.name, consumer.name, "delete", self.host.options.domain)])
         return None
 
     async def _drop_log(self, group: str) -> None:

@@ -14,7 +14,7 @@ from tnats.jetstream.meta.catalogue import Catalogue
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Log
 from tnats.jetstream.stream.batches import BatchBudget
-from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.timers import Timers
 from tnats.jetstream.usage import UsageMeter
 from tnats.runtime.api import Runtime
@@ -52,8 +52,7 @@ class Host:
 
     def refusal(self, account: AccountService, config: StreamConfig) -> ApiError | None:
         """Why a stream may take no message now: the bounds of the server, or of the account, are reached."""
-        bounds = {Storage.MEMORY: self.options.max_memory, Storage.FILE: self.options.max_file}
-        return self.meter.refusal(account, config, self.accounts, bounds, self.mono_ns())
+        return self.meter.refusal(account, config, self.accounts, self.options, self.mono_ns())
 
     def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Start a task. What it raises, if it is an Exception, is reported and harms nobody else.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tnats.jetstream.stream.batches import BatchLimits
+from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.limits import MIB
 from tnats.storage.encryption import Encryption
@@ -38,3 +39,7 @@ class JetStreamOptions:
     max_payload: int = MIB
     accounts: dict[str, Quotas] = attrs.field(factory=dict)
     """Accounts that may use JetStream, and their limits."""
+
+    def bytes_max(self, storage: Storage) -> int:
+        """The server's bound on all streams of this kind of storage together."""
+        return self.max_memory if storage == Storage.MEMORY else self.max_file

@@ -14,15 +14,14 @@ import attrs
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import Usage
+from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.stream.config import Storage, StreamConfig
-from tnats.jetstream.stream.quotas import AccountLimits, Quotas, reserved_bytes, tier_name
+from tnats.jetstream.stream.quotas import AccountLimits, Quotas, bytes_exceeded, reserved_bytes, tier_name
 from tnats.limits import STORES_MEASURED_NS
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
     from tnats.jetstream.stream.service import StreamService
-
-_SERVER_FULL = {Storage.MEMORY: errors.MEMORY_RESOURCES_EXCEEDED, Storage.FILE: errors.STORAGE_RESOURCES_EXCEEDED}
 
 
 def usage_of(streams: Iterable[StreamService], limits: AccountLimits, *, is_tiered: bool) -> Usage:
@@ -72,20 +71,20 @@ class UsageMeter:
         account: AccountService,
         config: StreamConfig,
         accounts: Mapping[str, AccountService],
-        bounds: Mapping[Storage, int],
+        options: JetStreamOptions,
         now_ns: int,
     ) -> ApiError | None:
-        """Why a stream of `account` may take no message now. `bounds`: the server's, -1 for none."""
+        """Why a stream of `account` may take no message now; `options` has the server's bounds."""
         if now_ns >= self._measured_until_ns:
             self._measured_until_ns = now_ns + STORES_MEASURED_NS
-            self._measure(accounts, bounds)
+            self._measure(accounts, options)
         if self._full[config.storage]:
-            return _SERVER_FULL[config.storage]()
+            return bytes_exceeded(config.storage)
         if self._over and self._over.get(_place(account.quotas, account.name, config)):
             return errors.ACCOUNT_RESOURCES_EXCEEDED()
         return None
 
-    def _measure(self, accounts: Mapping[str, AccountService], bounds: Mapping[Storage, int]) -> None:
+    def _measure(self, accounts: Mapping[str, AccountService], options: JetStreamOptions) -> None:
         used = dict.fromkeys(Storage, 0)
         self._over = {}
         for account in accounts.values():
@@ -100,7 +99,7 @@ class UsageMeter:
                     selected = account.quotas.select(config.num_replicas)
                     bound = selected[0].bytes_max(config.storage) if selected is not None else 0
                     self._over[place] = 0 <= bound <= by_place[place]
-        self._full = {kind: 0 <= bounds[kind] <= used[kind] for kind in Storage}
+        self._full = {kind: 0 <= options.bytes_max(kind) <= used[kind] for kind in Storage}
 
 
 def _place(quotas: Quotas, account: str, config: StreamConfig) -> tuple[str, str, Storage]:

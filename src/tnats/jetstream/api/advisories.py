@@ -34,32 +34,31 @@ class Advisory:
         return encode_document({"type": self.type, "id": event_id, "timestamp": format_time(now_ns), **self.fields})
 
 
-def _advisory(subject: str, kind: str, fields: dict[str, Any]) -> Advisory:
-    return Advisory(ADVISORY_PREFIX + subject, ADVISORY_TYPE_PREFIX + kind, _given(fields))
+def _advisory(subject: str, kind: str, fields: dict[str, Any], domain: str = "") -> Advisory:
+    """`domain`: the server's, empty for none."""
+    given = {key: value for key, value in {**fields, "domain": domain or None}.items() if value is not None}
+    return Advisory(ADVISORY_PREFIX + subject, ADVISORY_TYPE_PREFIX + kind, given)
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def stream_action(stream: str, action: str, domain: str | None = None) -> Advisory:
+def stream_action(stream: str, action: str, domain: str = "") -> Advisory:
     """`action`: create, delete or modify."""
     word = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}[action]
-    return _advisory(f"STREAM.{word}.{stream}", "stream_action", {"stream": stream, "action": action, "domain": domain})
+    return _advisory(f"STREAM.{word}.{stream}", "stream_action", {"stream": stream, "action": action}, domain)
 
 
-def consumer_action(stream: str, consumer: str, action: str, domain: str | None = None) -> Advisory:
+def consumer_action(stream: str, consumer: str, action: str, domain: str = "") -> Advisory:
     """`action`: create or delete."""
     word = {"create": "CREATED", "delete": "DELETED"}[action]
     return _advisory(
         f"CONSUMER.{word}.{stream}.{consumer}",
         "consumer_action",
-        {"stream": stream, "consumer": consumer, "action": action, "domain": domain},
+        {"stream": stream, "consumer": consumer, "action": action},
+        domain,
     )
 
 
 def consumer_pause(
-    stream: str, consumer: str, pause_until_ns: int | None, is_paused: bool, domain: str | None = None
+    stream: str, consumer: str, pause_until_ns: int | None, is_paused: bool, domain: str = ""
 ) -> Advisory:
     """A consumer was paused or goes on."""
     fields = {
@@ -67,9 +66,8 @@ def consumer_pause(
         "consumer": consumer,
         "paused": is_paused,
         "pause_until": format_time(pause_until_ns) if pause_until_ns is not None else None,
-        "domain": domain,
     }
-    return _advisory(f"CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause", fields)
+    return _advisory(f"CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause", fields, domain)
 
 
 def group_pinned(account: str, stream: str, consumer: str, group: str, pinned_id: str) -> Advisory:
@@ -90,20 +88,19 @@ def group_unpinned(account: str, stream: str, consumer: str, group: str, reason:
     )
 
 
-def max_deliveries(stream: str, consumer: str, stream_seq: int, deliveries: int, domain: str | None = None) -> Advisory:
+def max_deliveries(stream: str, consumer: str, stream_seq: int, deliveries: int, domain: str = "") -> Advisory:
     """A message used up its deliveries."""
     fields = {
         "stream": stream,
         "consumer": consumer,
         "stream_seq": stream_seq,
         "deliveries": deliveries,
-        "domain": domain,
     }
-    return _advisory(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields)
+    return _advisory(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields, domain)
 
 
 def message_naked(
-    stream: str, consumer: str, consumer_seq: int, stream_seq: int, deliveries: int, domain: str | None = None
+    stream: str, consumer: str, consumer_seq: int, stream_seq: int, deliveries: int, domain: str = ""
 ) -> Advisory:
     """A client gave a message back."""
     fields = {
@@ -112,9 +109,8 @@ def message_naked(
         "consumer_seq": consumer_seq,
         "stream_seq": stream_seq,
         "deliveries": deliveries,
-        "domain": domain,
     }
-    return _advisory(f"CONSUMER.MSG_NAKED.{stream}.{consumer}", "nak", fields)
+    return _advisory(f"CONSUMER.MSG_NAKED.{stream}.{consumer}", "nak", fields, domain)
 
 
 def message_terminated(
@@ -124,7 +120,7 @@ def message_terminated(
     stream_seq: int,
     deliveries: int,
     reason: str,
-    domain: str | None = None,
+    domain: str = "",
 ) -> Advisory:
     """A client wants a message no more."""
     fields = {
@@ -134,19 +130,18 @@ def message_terminated(
         "stream_seq": stream_seq,
         "deliveries": deliveries,
         "reason": reason or None,
-        "domain": domain,
     }
-    return _advisory(f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", fields)
+    return _advisory(f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", fields, domain)
 
 
-def snapshot_created(stream: str, state: StreamState, client: dict[str, Any], domain: str | None = None) -> Advisory:
+def snapshot_created(stream: str, state: StreamState, client: dict[str, Any], domain: str = "") -> Advisory:
     """A backup begins; `state`: what the stream holds."""
-    fields = {"stream": stream, "state": to_object(state), "client": client, "domain": domain}
-    return _advisory(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields)
+    fields = {"stream": stream, "state": to_object(state), "client": client}
+    return _advisory(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields, domain)
 
 
 def snapshot_completed(
-    stream: str, start_ns: int, end_ns: int, client: dict[str, Any], error: str | None = None, domain: str | None = None
+    stream: str, start_ns: int, end_ns: int, client: dict[str, Any], error: str | None = None, domain: str = ""
 ) -> Advisory:
     """A backup ended; `error`: why before its time."""
     fields = {
@@ -155,19 +150,18 @@ def snapshot_completed(
         "end": format_time(end_ns),
         "client": client,
         "error": error,
-        "domain": domain,
     }
-    return _advisory(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields)
+    return _advisory(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields, domain)
 
 
-def restore_created(stream: str, client: dict[str, Any], domain: str | None = None) -> Advisory:
+def restore_created(stream: str, client: dict[str, Any], domain: str = "") -> Advisory:
     """A restore begins."""
-    fields = {"stream": stream, "client": client, "domain": domain}
-    return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", fields)
+    fields = {"stream": stream, "client": client}
+    return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", fields, domain)
 
 
 def restore_completed(
-    stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any], domain: str | None = None
+    stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any], domain: str = ""
 ) -> Advisory:
     """A restore ended; `size`: bytes received."""
     fields = {
@@ -176,9 +170,8 @@ def restore_completed(
         "end": format_time(end_ns),
         "bytes": size,
         "client": client,
-        "domain": domain,
     }
-    return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
+    return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields, domain)
 
 
 def batch_abandoned(account: str, stream: str, batch: str, reason: str) -> Advisory:
@@ -187,13 +180,13 @@ def batch_abandoned(account: str, stream: str, batch: str, reason: str) -> Advis
     return _advisory(f"STREAM.BATCH_ABANDONED.{stream}", "stream_batch_abandoned", fields)
 
 
-def api_limit_reached(server: str, dropped: int, domain: str | None = None) -> Advisory:
+def api_limit_reached(server: str, dropped: int, domain: str = "") -> Advisory:
     """The API's queue was full and its requests were dropped."""
-    return _advisory("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped, "domain": domain})
+    return _advisory("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped}, domain)
 
 
 def api_audit(
-    server: str, client: dict[str, Any], subject: str, request: str, response: str, domain: str | None = None
+    server: str, client: dict[str, Any], subject: str, request: str, response: str, domain: str = ""
 ) -> Advisory:
     """A request of the API was answered."""
     fields = {
@@ -202,9 +195,8 @@ def api_audit(
         "subject": subject,
         "request": request or None,
         "response": response,
-        "domain": domain,
     }
-    return _advisory("API", "api_audit", fields)
+    return _advisory("API", "api_audit", fields, domain)
 
 
 def consumer_ack_metric(

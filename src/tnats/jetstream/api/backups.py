@@ -14,7 +14,7 @@ from tnats.jetstream.api.messages import (
     StreamCreated,
     encode_answer,
 )
-from tnats.jetstream.api.service import Refused, Request, Served
+from tnats.jetstream.api.service import Refused, Request, Served, granted
 from tnats.jetstream.api.streams import stream_info, stream_state
 from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
 from tnats.jetstream.backup.receiving import Restore
@@ -64,9 +64,7 @@ class BackupCalls:
             raise Refused(errors.STREAM_MISMATCH())
         if config.name in request.account.streams:
             raise Refused(errors.STREAM_NAME_EXIST_RESTORE_FAILED())
-        checked = request.account.check_new_stream(config)
-        if isinstance(checked, ApiError):
-            raise Refused(checked)
+        checked = granted(request.account.check_new_stream(config))
         if self._under_way_count >= BACKUPS_MAX:
             raise Refused(errors.STREAM_RESTORE(err=TOO_MANY))
         restore = Restore(self._host, request.account, checked, _last_answer)

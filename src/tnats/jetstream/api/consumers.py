@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from tnats.jetstream.api import errors
-from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import with_server_level
 from tnats.jetstream.api.messages import (
     LIST_PAGE,
@@ -24,7 +23,7 @@ from tnats.jetstream.api.messages import (
     Success,
     page,
 )
-from tnats.jetstream.api.service import Refused, Request, Served
+from tnats.jetstream.api.service import Refused, Request, Served, granted
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.consumer.config import CreateConsumerRequest
 from tnats.jetstream.consumer.rules import check_group_name, check_request_names
@@ -59,19 +58,16 @@ class ConsumerCalls:
         address = request.address
         if wanted.stream_name != address.stream:
             raise Refused(errors.STREAM_MISMATCH())
-        error = check_request_names(
-            wanted.config,
-            subject_name=address.consumer,
-            subject_filter=address.filter_subject,
-            expects_durable=address.call == Call.CONSUMER_DURABLE_CREATE,
+        granted(
+            check_request_names(
+                wanted.config,
+                subject_name=address.consumer,
+                subject_filter=address.filter_subject,
+                expects_durable=address.call == Call.CONSUMER_DURABLE_CREATE,
+            )
         )
-        if error is not None:
-            raise Refused(error)
-        stream = request.stream()
-        outcome = await request.account.create_consumer(stream, wanted)
-        if isinstance(outcome, ApiError):
-            raise Refused(outcome)
-        return ConsumerAnswer(consumer_info(outcome))
+        consumer = granted(await request.account.create_consumer(request.stream(), wanted))
+        return ConsumerAnswer(consumer_info(consumer))
 
     async def names(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumersRequest, is_optional=True)
@@ -96,18 +92,14 @@ class ConsumerCalls:
         if not request.is_empty:
             raise Refused(errors.NOT_EMPTY_REQUEST())
         consumer = request.consumer()
-        error = await request.account.delete_consumer(consumer.stream, consumer)
-        if error is not None:
-            raise Refused(error)
+        granted(await request.account.delete_consumer(consumer.stream, consumer))
         return Success(True)
 
     async def pause(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumerPauseRequest, is_optional=True)
         consumer = request.consumer()
         until_ns = wanted.pause_until_ns
-        error = await request.account.pause_consumer(consumer, until_ns)
-        if error is not None:
-            raise Refused(error)
+        granted(await request.account.pause_consumer(consumer, until_ns))
         info = consumer.info()
         return ConsumerPaused(info.paused, until_ns, info.pause_remaining_ns)
 
@@ -116,22 +108,15 @@ class ConsumerCalls:
         consumer = request.consumer()
         effects, outcome = consumer.machine.reset(wanted.seq, self._host.mono_ns())
         consumer.carry_out(effects)
-        if isinstance(outcome, ApiError):
-            raise Refused(outcome)
-        return ConsumerReset(consumer_info(consumer), outcome)
+        return ConsumerReset(consumer_info(consumer), granted(outcome))
 
     async def unpin(self, request: Request) -> object:
         if not request.body:
             raise Refused(errors.INVALID_JSON(err="unexpected end of JSON input"))
         wanted = request.decode(JSApiConsumerUnpinRequest, is_lenient=True)
-        error = check_group_name(wanted.group) if wanted.group else GROUP_MISSING
-        if error is not None:
-            raise Refused(error)
+        granted(check_group_name(wanted.group) if wanted.group else GROUP_MISSING)
         consumer = request.consumer()
-        outcome = consumer.machine.unpin(wanted.group, self._host.mono_ns())
-        if isinstance(outcome, ApiError):
-            raise Refused(outcome)
-        consumer.carry_out(outcome)
+        consumer.carry_out(granted(consumer.machine.unpin(wanted.group, self._host.mono_ns())))
         return Empty()
 
 

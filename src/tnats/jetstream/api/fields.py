@@ -373,7 +373,7 @@ _SYNTAX = {
     "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
     "Invalid control character at": "in string literal",
 }
-"""What Python's reader says of a fault, and how the API says it."""
+"""What the json module of Python says of a fault (its messages, word for word), and how nats-server says it."""
 
 
 def _first_value(body: bytes) -> Any:

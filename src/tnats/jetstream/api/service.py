@@ -19,7 +19,15 @@ from tnats.jetstream.api.advisories import api_audit, api_limit_reached
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import Empty, encode_answer
-from tnats.jetstream.api.subjects import INFO_CALLS, RESPONSE_TYPES, SYSTEM_ACCOUNT_CALLS, Address, Call, parse
+from tnats.jetstream.api.subjects import (
+    INFO_CALLS,
+    RESPONSE_TYPES,
+    SYSTEM_ACCOUNT_CALLS,
+    Address,
+    Call,
+    api_forms,
+    parse,
+)
 from tnats.jetstream.host import Host
 from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.ports import Inbound
@@ -35,14 +43,14 @@ T = TypeVar("T")
 
 AUDIT_SUBJECT = b"$JS.EVENT.ADVISORY.API"
 
-SUBJECTS = (
-    b"$JS.API.INFO",
-    b"$JS.API.STREAM.>",
-    *(b"$JS.API.CONSUMER.%b.>" % word for word in (b"CREATE", b"DURABLE", b"NAMES", b"LIST", b"INFO", b"DELETE")),
-    *(b"$JS.API.CONSUMER.%b.>" % word for word in (b"PAUSE", b"RESET", b"UNPIN", b"LEADER")),
+TAILS = (
+    "INFO",
+    "STREAM.>",
+    *(f"CONSUMER.{word}.>" for word in ("CREATE", "DURABLE", "NAMES", "LIST", "INFO", "DELETE")),
+    *(f"CONSUMER.{word}.>" for word in ("PAUSE", "RESET", "UNPIN", "LEADER")),
 )
-"""What the API listens on. Pulls and direct gets have subscriptions of their own, so that a request to what does not
-exist finds no responders."""
+"""The calls that the API listens for. Pulls and direct gets have subscriptions of their own, so that a request to what
+does not exist finds no responders."""
 
 
 class Refused(Exception):
@@ -51,6 +59,13 @@ class Refused(Exception):
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.description)
         self.error = error
+
+
+def granted(outcome: T | ApiError) -> T:
+    """What a call has come to. Raises Refused if that is an error."""
+    if isinstance(outcome, ApiError):
+        raise Refused(outcome)
+    return outcome
 
 
 @attrs.define(eq=False)
@@ -128,11 +143,9 @@ class ApiService:
 
         client = account.bus.client("api", deliver)
         self.clients.append(client)
-        domain = self._host.options.domain.encode()
-        for subject in SUBJECTS:
-            client.subscribe(subject)
-            if domain:
-                client.subscribe(b"$JS.%b.%b" % (domain, subject[len(b"$JS.") :]))
+        for tail in TAILS:
+            for subject in api_forms(tail, self._host.options.domain):
+                client.subscribe(subject)
 
     def stop(self) -> None:
         """Take no more requests."""
@@ -166,7 +179,7 @@ class ApiService:
             queue.clear()
             options = self._host.options
             self._host.log.warn(f"JetStream API queue limit reached, dropping {dropped} requests")
-            request.account.advise([api_limit_reached(options.server_name, dropped, options.domain or None)])
+            request.account.advise([api_limit_reached(options.server_name, dropped, options.domain)])
             return
         queue.append(request)
         self._work.set()
@@ -213,7 +226,7 @@ class ApiService:
         if account.bus.has_interest(AUDIT_SUBJECT) and request.address.call != Call.STREAM_MSG_GET:
             name = self._host.options.server_name
             told = {"acc": account.name}
-            domain = self._host.options.domain or None
+            domain = self._host.options.domain
             audit = api_audit(name, told, to_text(request.subject), _text(request.body), _text(payload), domain)
             account.advise([audit])
 

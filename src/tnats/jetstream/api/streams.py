@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from tnats.jetstream.api import errors
-from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import DURABILITY_KEY, with_server_level
 from tnats.jetstream.api.messages import (
     LIST_PAGE,
@@ -33,7 +32,7 @@ from tnats.jetstream.api.messages import (
     Usage,
     page,
 )
-from tnats.jetstream.api.service import Refused, Request, Served
+from tnats.jetstream.api.service import Refused, Request, Served, granted
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.host import Host
@@ -84,10 +83,8 @@ class StreamCalls:
         wanted = request.decode(StreamConfigRequest)
         if wanted.name != request.address.stream:
             raise Refused(errors.STREAM_MISMATCH())
-        outcome = await request.account.create_stream(wanted.config(), pedantic=wanted.pedantic)
-        if isinstance(outcome, ApiError):
-            raise Refused(outcome)
-        stream, did_create = outcome
+        made = await request.account.create_stream(wanted.config(), pedantic=wanted.pedantic)
+        stream, did_create = granted(made)
         info = stream_info(stream)
         info.domain = ""  # of all answers about a stream this one alone leaves it out in nats-server
         return StreamCreated(info, did_create)
@@ -96,10 +93,8 @@ class StreamCalls:
         wanted = request.decode(StreamConfigRequest)
         if wanted.name != request.address.stream:
             raise Refused(errors.STREAM_MISMATCH() if rules.is_valid_name(wanted.name) else rules.NAME_MISSING)
-        outcome = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
-        if isinstance(outcome, ApiError):
-            raise Refused(outcome)
-        return StreamCreated(stream_info(outcome))
+        updated = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
+        return StreamCreated(stream_info(granted(updated)))
 
     async def info(self, request: Request) -> object:
         wanted = request.decode(JSApiStreamInfoRequest, is_optional=True)
@@ -143,9 +138,7 @@ class StreamCalls:
         if not request.is_empty:
             raise Refused(errors.NOT_EMPTY_REQUEST())
         stream = request.stream()
-        error = await request.account.delete_stream(stream)
-        if error is not None:
-            raise Refused(error)
+        granted(await request.account.delete_stream(stream))
         return Success(True)
 
     # ------------------------------------------------------------------ messages
@@ -153,9 +146,7 @@ class StreamCalls:
     async def purge(self, request: Request) -> object:
         wanted = request.decode(JSApiStreamPurgeRequest, is_optional=True)
         stream = request.stream()
-        entry = stream.leader.purge(wanted)
-        if isinstance(entry, ApiError):
-            raise Refused(entry)
+        entry = granted(stream.leader.purge(wanted))
         try:
             applied = await stream.commit(entry)
         except StorageError as failure:
@@ -187,9 +178,7 @@ class StreamCalls:
             raise Refused(errors.BAD_REQUEST())
         wanted = request.decode(JSApiMsgDeleteRequest)
         stream = request.stream()
-        entry = stream.leader.delete_message(wanted)
-        if isinstance(entry, ApiError):
-            raise Refused(entry)
+        entry = granted(stream.leader.delete_message(wanted))
         try:
             applied = await stream.commit(entry)
         except StorageError as failure:

@@ -239,7 +239,7 @@ class Restore:
         host, account, name = self._host, self._account, self._config.name
         start_ns = host.wall_ns()
         told = {"acc": account.name}
-        domain = host.options.domain or None
+        domain = host.options.domain
         account.advise([restore_created(name, told, domain)])
         host.log.info(f"Starting restore for stream '{account.name} > {name}'")
         try:

@@ -80,7 +80,7 @@ class BackupSender:
         stream, host = self._stream, self._host
         start_ns = host.wall_ns()
         told = {"acc": stream.account.name}
-        stream.account.advise([snapshot_created(stream.name, self._state, told, host.options.domain or None)])
+        stream.account.advise([snapshot_created(stream.name, self._state, told, host.options.domain)])
         self._client.subscribe(self._reply_prefix + b".*.*")
         status = "204"
         try:
@@ -95,9 +95,7 @@ class BackupSender:
             self._client.publish(self._deliver, b"", headers=f"NATS/1.0 {status}\r\n\r\n".encode())
             self._client.close()
         error = "" if status == "204" else status
-        done = snapshot_completed(
-            stream.name, start_ns, host.wall_ns(), told, error or None, host.options.domain or None
-        )
+        done = snapshot_completed(stream.name, start_ns, host.wall_ns(), told, error or None, host.options.domain)
         stream.account.advise([done])
 
     def _on_answers(self, batch: list[Inbound]) -> None:

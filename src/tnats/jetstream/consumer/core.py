@@ -20,7 +20,7 @@ class Identity:
     stream: str
     consumer: str
     created_ns: int = 0
-    domain: str | None = None
+    domain: str = ""
 
 
 class Core:

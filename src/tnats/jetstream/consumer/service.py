@@ -100,9 +100,7 @@ class ConsumerService:
         self._in_flight: deque[_After] = deque()
         self._sending: deque[Delivery | Status] = deque()
         self._outbox = Outbox(self, post)
-        identity = Identity(
-            stream.account.name, stream.name, record.name, record.created_ns, host.options.domain or None
-        )
+        identity = Identity(stream.account.name, stream.name, record.name, record.created_ns, host.options.domain)
         now_ns = host.mono_ns()
         self.machine = ConsumerMachine(
             identity,

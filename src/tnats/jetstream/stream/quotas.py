@@ -88,7 +88,10 @@ def check(config: StreamConfig, quotas: Quotas, others: list[StreamConfig]) -> A
     bytes_max = limits.bytes_max(config.storage)
     reserved = sum(reserved_bytes(other, is_tiered) for other in others if other.storage == config.storage)
     if bytes_max >= 0 and reserved + reserved_bytes(config, is_tiered) > bytes_max:
-        if config.storage == Storage.MEMORY:
-            return errors.MEMORY_RESOURCES_EXCEEDED()
-        return errors.STORAGE_RESOURCES_EXCEEDED()
+        return bytes_exceeded(config.storage)
     return None
+
+
+def bytes_exceeded(storage: Storage) -> ApiError:
+    """The error of a bound on all streams of this kind of storage together."""
+    return errors.MEMORY_RESOURCES_EXCEEDED() if storage == Storage.MEMORY else errors.STORAGE_RESOURCES_EXCEEDED()
