@@ -17,15 +17,16 @@ from typing import ClassVar
 import attrs
 import trio
 
+import tnats.storage.cipher  # noqa: F401 - nothing is imported inside a simulation
 from tnats.errors import TnatsError
-from tnats.harness.faults import AfterAcks, Anchor, BeforeCall, Fault
+from tnats.harness.faults import AfterAcks, Anchor, Fault
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
 from tnats.harness.sim.drill import MILLISECOND_NS, Drill
 from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.storage_evidence import DAMAGED, Life, Reading
-from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds
+from tnats.harness.sim.swarm import SUDDEN_KINDS, Scene, before_call, draw_faults, milliseconds
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Clock, Disk, DiskError, Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
@@ -180,14 +181,9 @@ class StorageDrill(Drill):
     @staticmethod
     def anchor(rng: random.Random, kind: str) -> Anchor | None:
         """Deaths come at moments that matter: inside a disk call, after an acknowledgement."""
-        if kind not in ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_WRITE_EIO") or rng.random() < 0.3:
+        if kind not in SUDDEN_KINDS or rng.random() < 0.3:
             return None
-        if rng.random() < 0.3:
-            return AfterAcks(rng.randint(1, 60))
-        if kind in ("D_FSYNC_EIO", "D_WRITE_EIO"):
-            return BeforeCall("sync" if kind == "D_FSYNC_EIO" else "write", rng.randint(1, 15), "*")
-        call = rng.choice(("sync", "sync", "write", "rename", "create", "sync_dir", "unlink"))
-        return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
+        return AfterAcks(rng.randint(1, 60)) if rng.random() < 0.3 else before_call(rng, kind)
 
     @staticmethod
     def draw_operations(rng: random.Random, names: list[str], duration_ns: int) -> Iterator[Operation]:
