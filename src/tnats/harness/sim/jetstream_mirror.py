@@ -10,12 +10,10 @@ import attrs
 
 from tnats.client.jetstream import JetStream, StreamConfig, StreamSource
 from tnats.harness.checkers import mirror
-from tnats.harness.checkers.evidence import Evidence
-from tnats.harness.scenario import Violation
+from tnats.harness.checkers.evidence import Evidence, Result
 from tnats.harness.sim.jetstream_publish import PublishDrill, Publisher
 from tnats.harness.sim.jetstream_worker import Worker
 from tnats.limits import SECOND_NS
-from tnats.runtime.sim.world import World
 
 ORIGIN, MIRROR = "S", "M"
 
@@ -59,9 +57,6 @@ class MirrorDrill(PublishDrill):
     def evidence(self) -> Iterator[Evidence]:
         yield next(iter(super().evidence()))
 
-    def judge(self, world: World) -> Iterator[Violation]:
-        yield from super().judge(world)
-        images = [replica for replica in self.readings if replica.node.startswith(MIRROR)]
-        found = mirror.check(next(self.evidence()), images)
-        if found.verdict == "violated":
-            yield Violation(found.texts[0], rule=f"{found.checker} {found.title}")
+    def results(self, evidence: Evidence) -> Iterator[Result]:
+        yield from super().results(evidence)
+        yield mirror.check(evidence, [replica for replica in self.readings if replica.node.startswith(MIRROR)])

@@ -20,6 +20,9 @@ MILLISECOND_NS = 1_000_000
 STARTING = "broker.write_at_once"
 """A place in the server's code that each start passes: a death there is one in the middle of a start."""
 CALLS = ("sync", "sync", "write", "rename", "create", "sync_dir", "unlink")
+FAILING_CALLS = {"D_FSYNC_EIO": "sync", "D_WRITE_EIO": "write"}
+SUDDEN_KINDS = ("D_POWER", "P_KILL", *FAILING_CALLS)
+"""Deaths and failing calls: when they come makes all the difference."""
 INTENSITIES = (0.2, 1.0, 4.0)
 """Calm, normal, storm: faults of a kind to be expected in a run."""
 FAULTS_MAX = 16
@@ -166,20 +169,26 @@ DRAWS: Mapping[str, Callable[[random.Random, Scene], Parameters]] = {
 """Parameters of one fault of each kind."""
 
 
+def before_call(rng: random.Random, kind: str, calls: Sequence[str] = CALLS) -> BeforeCall:
+    """A disk call: of the kind that is to fail, or one of `calls`, in the middle of which the process dies."""
+    if kind in FAILING_CALLS:
+        return BeforeCall(FAILING_CALLS[kind], rng.randint(1, 15), "*")
+    call = rng.choice(calls)
+    return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
+
+
 def telling_anchor(rng: random.Random, kind: str) -> Anchor | None:
     """Deaths and failing calls come at moments that matter: inside a disk call, after an acknowledgement."""
-    if kind not in ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_WRITE_EIO") or rng.random() < 0.3:
+    if kind not in SUDDEN_KINDS or rng.random() < 0.3:
         return None
     if rng.random() < 0.4:
         return AfterAcks(rng.randint(1, 40))
-    if kind in ("D_FSYNC_EIO", "D_WRITE_EIO"):
-        return BeforeCall("sync" if kind == "D_FSYNC_EIO" else "write", rng.randint(1, 15), "*")
-    if kind == "P_KILL" and rng.random() < 0.15:
+    if kind != "P_KILL":
+        return before_call(rng, kind)
+    if rng.random() < 0.15:
         return AtBarrier(STARTING, rng.randint(1, 3))
     # What a killed process has written stays: most telling is what was written, and not acknowledged yet.
-    calls = ("sync", "sync", "sync", "write") if kind == "P_KILL" else CALLS
-    call = rng.choice(calls)
-    return BeforeCall(call, rng.randint(1, 30 if call in ("sync", "write") else 6), "*")
+    return before_call(rng, kind, ("sync", "sync", "sync", "write"))
 
 
 def draw_faults(
