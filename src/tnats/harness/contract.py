@@ -91,9 +91,7 @@ def judge(variant: Variant, evidence: Evidence, results: Sequence[Result], obser
     for result in results:
         unknown = unknown or result.verdict == "unknown"
         if result.verdict == "violated" and result.checker in CLAUSE_OF:
-            more = result.figures["violations"] - 1
-            text = f"{result.checker} {result.title}: {result.texts[0]}" + (f" (and {more} more)" if more else "")
-            broken.append((CLAUSE_OF[result.checker], text))
+            broken.append((CLAUSE_OF[result.checker], f"{result.checker} {result.title}: {result.text}"))
     verdict: Literal["kept", "broken", "unknown"] = "broken" if broken else "unknown" if unknown else "kept"
     return Judgement(verdict, tuple(broken), tuple(notes))
 

@@ -88,6 +88,12 @@ class Result:
     texts: tuple[str, ...] = ()
     figures: Mapping[str, Any] = attrs.field(factory=dict)
 
+    @property
+    def text(self) -> str:
+        """A violation in a line: the first fault, and how many more there are."""
+        more = self.figures["violations"] - 1
+        return self.texts[0] + (f" (and {more} more)" if more else "")
+
 
 def result(checker: str, title: str, faults: Iterable[str], figures: Mapping[str, Any] | None = None) -> Result:
     """Violated when there are faults; the first few stand in the texts, their number in the figures."""
