@@ -21,7 +21,9 @@ import attrs
 import trio
 
 from tnats.client import Client, ClientError, connect
-from tnats.harness import checkers, js_requests
+from tnats.client.jetstream import AckPolicy, ConsumerConfig, ConsumerInfo, JetStream, Retention, StreamConfig
+from tnats.client.jetstream.delivery import parse_metadata
+from tnats.harness import checkers
 from tnats.harness.checkers.evidence import Evidence
 from tnats.harness.history import Recorder
 from tnats.harness.promises import StreamPromises
@@ -29,6 +31,7 @@ from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.processes import ServerProcess
 from tnats.harness.real.targets import Target
 from tnats.harness.real.workplace import open_workplace
+from tnats.harness.stream_reading import read_batch
 from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.access import Indeterminate, Refused
 from tnats.harness.workloads.register import RegisterWorkload
@@ -110,33 +113,26 @@ class KillsRun:
     async def create(self) -> None:
         """Streams, consumers, bucket."""
         async with connect(self.server.url, runtime=self.runtime) as client:
+            js = JetStream(client, timeout_s=TIMEOUT_S)
             for stream in self.streams:
-                metadata = {"tnats.dead_letter": f"{DEAD_STREAM}.{stream.name}"} if self.has_letters else {}
-                await js_requests.create_stream(
-                    client,
-                    {
-                        "name": stream.name,
-                        "subjects": [f"{stream.name}.>"],
-                        "storage": "file",
-                        "retention": "workqueue" if stream.is_queue else "limits",
-                        "duplicate_window": 3600 * SECOND_NS,
-                        "allow_direct": True,
-                    },
-                    TIMEOUT_S,
+                config = StreamConfig(
+                    stream.name,
+                    subjects=[f"{stream.name}.>"],
+                    retention=Retention.WORKQUEUE if stream.is_queue else Retention.LIMITS,
+                    duplicate_window_ns=3600 * SECOND_NS,
+                    allow_direct=True,
                 )
-                consumer = {
-                    "durable_name": CONSUMER,
-                    "ack_policy": "explicit",
-                    "ack_wait": SECOND_NS,
-                    "max_ack_pending": 200,
-                    "metadata": metadata,
-                }
-                body = {"stream_name": stream.name, "config": consumer}
-                await js_requests.api_request(client, f"CONSUMER.CREATE.{stream.name}.{CONSUMER}", body, TIMEOUT_S)
+                consumer = ConsumerConfig(
+                    CONSUMER,
+                    ack_policy=AckPolicy.EXPLICIT,
+                    ack_wait_ns=SECOND_NS,
+                    max_ack_pending=200,
+                    metadata={"tnats.dead_letter": f"{DEAD_STREAM}.{stream.name}"} if self.has_letters else {},
+                )
+                await (await js.create_stream(config)).create_consumer(consumer)
             if self.has_letters:
-                dead = {"name": DEAD_STREAM, "subjects": [f"{DEAD_STREAM}.>"], "storage": "file", "allow_direct": True}
-                await js_requests.create_stream(client, dead, TIMEOUT_S)
-            await js_requests.create_stream(client, jetstream.BUCKET_CONFIG, TIMEOUT_S)
+                await js.create_stream(StreamConfig(DEAD_STREAM, subjects=[f"{DEAD_STREAM}.>"], allow_direct=True))
+            await js.create_stream(jetstream.BUCKET_CONFIG)
 
     # ------------------------------------------------------------------ load
 
@@ -169,7 +165,7 @@ class KillsRun:
         rng = random.Random(self.rng.random())
         try:
             async with connect(self.server.url, runtime=self.runtime, **jetstream.CONNECT_OPTIONS) as client:
-                await task(client, stream, name, rng)
+                await task(JetStream(client, timeout_s=TIMEOUT_S), stream, name, rng)
         except ClientError:
             pass  # killed before the connection was there
 
@@ -180,7 +176,7 @@ class KillsRun:
         except ClientError:
             pass
 
-    async def _publish(self, client: Client, stream: StreamPromises, name: str, rng: random.Random) -> None:
+    async def _publish(self, js: JetStream, stream: StreamPromises, name: str, rng: random.Random) -> None:
         """First what got no answer before the last kill, under its old message id, then new messages."""
         mine = [value for value in stream.unsure if value.startswith(f"{name}-")]
         while mine or not self._is_draining:
@@ -194,13 +190,8 @@ class KillsRun:
             self.figures["published"] += 1
             size = rng.choice((0, 50, 200, 3000))
             try:
-                answer = await js_requests.publish(
-                    client,
-                    f"{stream.name}.{rng.randrange(5)}",
-                    json.dumps([value, "x" * size]).encode(),
-                    headers={"Nats-Msg-Id": value},
-                    timeout_s=TIMEOUT_S,
-                )
+                subject, data = f"{stream.name}.{rng.randrange(5)}", json.dumps([value, "x" * size]).encode()
+                answer = await js.publish(subject, data, message_id=value, retries=0)
             except ClientError as exc:
                 self.note("publish failed", stream.name, value=value, error=str(exc))
                 await self.runtime.clock.sleep_ns(PAUSE_NS)
@@ -211,10 +202,11 @@ class KillsRun:
             self.figures["acked"] += 1
             stream.acknowledged(value, answer.seq)
 
-    async def _work(self, client: Client, stream: StreamPromises, name: str, rng: random.Random) -> None:
+    async def _work(self, js: JetStream, stream: StreamPromises, name: str, rng: random.Random) -> None:
         """Pull and do something with each message; while draining, ack everything."""
+        client = js.client
         inbox = f"_INBOX.{Nuid(client.runtime.chance.rng('harness.inbox')).next()}"
-        subject = f"{js_requests.API}CONSUMER.MSG.NEXT.{stream.name}.{CONSUMER}"
+        subject = js.api.subject(f"CONSUMER.MSG.NEXT.{stream.name}.{CONSUMER}")
         query = json.dumps({"batch": FETCH_COUNT, "expires": int(FETCH_EXPIRES_S * SECOND_NS)}).encode()
         async with client.subscribe(inbox) as subscription:
             while True:
@@ -226,7 +218,7 @@ class KillsRun:
                     await self._end(client, stream, message.reply, value_of(message.data), rng)
 
     async def _end(self, client: Client, stream: StreamPromises, reply: str, value: str, rng: random.Random) -> None:
-        seq = js_requests.delivered_seq(reply)
+        seq = parse_metadata(reply).stream_sequence
         stream.delivered(seq, value)
         what = "ack" if self._is_draining else rng.choices(list(SHARES), weights=list(SHARES.values()))[0]
         self.note("delivered", stream.name, value=value, seq=seq, then=what)
@@ -251,35 +243,35 @@ class KillsRun:
     async def look(self, *, whole: bool = False) -> None:
         """Hold what is there against what was promised; `whole`: from the first message on."""
         async with connect(self.server.url, runtime=self.runtime) as client:
+            js = JetStream(client, timeout_s=TIMEOUT_S)
             for stream in self.streams:
-                await self._look_at(client, stream, whole=whole)
+                await self._look_at(js, stream, whole=whole)
             if self.has_letters:
-                await self._look_at_letters(client)
+                await self._look_at_letters(js)
         await self._look_at_registers()
         for stream in self.streams:
             self.faults += stream.faults
             stream.faults.clear()
 
-    async def _look_at(self, client: Client, stream: StreamPromises, *, whole: bool) -> None:
-        state = await js_requests.stream_state(client, stream.name, TIMEOUT_S)
-        last_seq: int = state["last_seq"]
+    async def _look_at(self, js: JetStream, stream: StreamPromises, *, whole: bool) -> None:
+        state = (await js.stream(stream.name).info()).state
         from_seq = 1 if whole or stream.is_queue else self._read_to[stream.name] + 1
-        stored = await read_from(client, stream.name, max(from_seq, state["first_seq"]))
-        stream.check_stored(stored, from_seq, last_seq)
+        stored = await read_from(js, stream.name, max(from_seq, state.first_seq))
+        stream.check_stored(stored, from_seq, state.last_seq)
         if not stream.is_queue:
-            if (state["first_seq"], state["messages"]) != (1, last_seq):
+            if (state.first_seq, state.messages) != (1, state.last_seq):
                 self.faults.append(
-                    f"{stream.name}: {state['messages']} messages from {state['first_seq']} to {last_seq}"
+                    f"{stream.name}: {state.messages} messages from {state.first_seq} to {state.last_seq}"
                 )
-            self._read_to[stream.name] = last_seq
-        info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
-        stream.check_consumer(info["ack_floor"]["stream_seq"], info["delivered"]["stream_seq"])
+            self._read_to[stream.name] = state.last_seq
+        info = await consumer_info(js, stream)
+        stream.check_consumer(info.ack_floor.stream_seq, info.delivered.stream_seq)
 
-    async def _look_at_letters(self, client: Client) -> None:
+    async def _look_at_letters(self, js: JetStream) -> None:
         """Every confirmed termination has become one dead letter, shortly after the start at the latest."""
         deadline_ns = self.runtime.clock.mono_ns() + int(DEAD_LETTERS_S * SECOND_NS)
         while True:
-            found = await read_from(client, DEAD_STREAM, self._dead_read_to + 1, with_subject=True)
+            found = await read_from(js, DEAD_STREAM, self._dead_read_to + 1, with_subject=True)
             for seq, text in found.items():
                 self._dead_read_to = max(self._dead_read_to, seq)
                 name, _, value = text.partition(" ")
@@ -316,6 +308,7 @@ class KillsRun:
         """Publish again what got no answer, and take everything there is."""
         self._is_draining = True
         async with connect(self.server.url, runtime=self.runtime) as client:
+            js = JetStream(client, timeout_s=TIMEOUT_S)
             with trio.move_on_after(DRAIN_S):
                 async with trio.open_nursery() as nursery:
                     for stream in self.streams:
@@ -323,37 +316,39 @@ class KillsRun:
                             nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
                         for number in range(WORKERS_PER_STREAM):
                             nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
-                    while not await self._is_drained(client):
+                    while not await self._is_drained(js):
                         await self.runtime.clock.sleep_ns(PAUSE_NS * 10)
                     nursery.cancel_scope.cancel()
             for stream in self.streams:
-                state = await js_requests.stream_state(client, stream.name, TIMEOUT_S)
-                info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
-                stream.check_drained(
-                    stored=state["messages"], pending=info["num_pending"], ack_pending=info["num_ack_pending"]
-                )
+                state, info = (await js.stream(stream.name).info()).state, await consumer_info(js, stream)
+                stream.check_drained(stored=state.messages, pending=info.num_pending, ack_pending=info.num_ack_pending)
 
-    async def _is_drained(self, client: Client) -> bool:
+    async def _is_drained(self, js: JetStream) -> bool:
         for stream in self.streams:
-            info = await js_requests.api_request(client, f"CONSUMER.INFO.{stream.name}.{CONSUMER}", None, TIMEOUT_S)
-            if info["num_pending"] or info["num_ack_pending"] or stream.unsure:
+            info = await consumer_info(js, stream)
+            if info.num_pending or info.num_ack_pending or stream.unsure:
                 return False
-            if stream.is_queue and (await js_requests.stream_state(client, stream.name, TIMEOUT_S))["messages"]:
+            if stream.is_queue and (await js.stream(stream.name).info()).state.messages:
                 return False  # letters are on their way
         return True
 
 
-async def read_from(client: Client, stream: str, seq: int, *, with_subject: bool = False) -> dict[int, str]:
+async def consumer_info(js: JetStream, stream: StreamPromises) -> ConsumerInfo:
+    """Where its consumer stands."""
+    return await js.stream(stream.name).consumer(CONSUMER).info()
+
+
+async def read_from(js: JetStream, stream: str, seq: int, *, with_subject: bool = False) -> dict[int, str]:
     """The values of all messages from a sequence on, by sequence; with their subjects in front, if asked for."""
     found: dict[int, str] = {}
     while True:
-        part, is_all = await js_requests.direct_get_batch(client, stream, seq, READ_COUNT, TIMEOUT_S)
+        part, is_all = await read_batch(js, stream, seq, READ_COUNT)
         for message in part:
             value = value_of(message.data)
-            found[message.seq] = f"{message.subject} {value}" if with_subject else value
+            found[message.sequence] = f"{message.subject} {value}" if with_subject else value
         if not part or (is_all and len(part) < READ_COUNT):
             return found
-        seq = part[-1].seq + 1
+        seq = part[-1].sequence + 1
 
 
 def value_of(data: bytes) -> str:

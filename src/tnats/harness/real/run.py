@@ -18,7 +18,8 @@ import attrs
 import trio
 
 from tnats.client import ClientError, connect
-from tnats.harness import checkers, js_requests
+from tnats.client.jetstream import JetStream, StreamNotFound
+from tnats.harness import checkers
 from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.contract import Judgement, Observed, judge
 from tnats.harness.findings import Finding, Profile, Variant
@@ -184,18 +185,18 @@ class Run:
         if not server.is_running:
             self.observed.unavailable = nemesis.start_failure
             return False
-        stream = jetstream.STREAM if self.variant.workload == "queue" else jetstream.BUCKET_CONFIG["name"]
+        config = jetstream.LOG_CONFIG if self.variant.workload == "queue" else jetstream.BUCKET_CONFIG
         start_ns = self.runtime.clock.mono_ns()
         reason = ""
         while (passed_s := (self.runtime.clock.mono_ns() - start_ns) / SECOND_NS) < LIVE_S:
             self.progress("waiting for service", passed_s, LIVE_S)
             try:
                 async with connect(server.url, runtime=self.runtime) as client:
-                    await js_requests.stream_state(client, str(stream), 2.0)
+                    await JetStream(client, timeout_s=2.0).stream(config.name).info()
                     self.observed.stream_gone = False
                     return True
             except ClientError as exc:
-                self.observed.stream_gone = getattr(exc, "err_code", 0) == js_requests.STREAM_NOT_FOUND
+                self.observed.stream_gone = isinstance(exc, StreamNotFound)
                 if self.observed.stream_gone and passed_s > GONE_S:
                     return False
                 reason = f"{type(exc).__name__}: {exc}"
@@ -306,6 +307,6 @@ async def create_stream(runtime: Runtime, server: ServerProcess, variant: Varian
     config = jetstream.LOG_CONFIG if variant.workload == "queue" else jetstream.BUCKET_CONFIG
     try:
         async with connect(server.url, runtime=runtime) as client:
-            await js_requests.create_stream(client, config, CREATE_TIMEOUT_S)
+            await JetStream(client, timeout_s=CREATE_TIMEOUT_S).create_stream(config)
     except ClientError as exc:
         raise CouldNotRun(f"{server.target.name} created no stream: {type(exc).__name__}: {exc}") from None

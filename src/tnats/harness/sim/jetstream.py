@@ -34,10 +34,11 @@ from tnats.harness.scenario import Violation
 from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.drill import MILLISECOND_NS, Drill
-from tnats.harness.sim.jetstream_reading import read_stream, store_content
+from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream, store_content
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_anchor
+from tnats.harness.stream_reading import told_lost
 from tnats.jetstream import service
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
@@ -59,8 +60,6 @@ STORE = "/data/jetstream"
 URL = "nats://server:4222"
 PART_BYTES, SEGMENT_BYTES = 32 * 1024, 16 * 1024
 """The tiny profile."""
-LOST = re.compile(r"lost stream/\d+/\$G/(\S+) (\d+)(?:-(\d+))? ")
-"""What the log says of sequences whose messages did not outlive a power loss."""
 MARK = re.compile(rb"c\d+-\d+[ \"\r]")
 """The value of a message, with what follows it."""
 FILE_BYTES_MAX = 1 << 30
@@ -258,10 +257,10 @@ class JetStreamDrill(Drill):
     def _content_of(self, stream: str, seq: int) -> bytes | None:
         """What in the store's files tells a message from all others."""
         jetstream = self.servers[-1].jetstream
-        if jetstream is None or stream not in jetstream.accounts["$G"].streams:
+        if jetstream is None or stream not in jetstream.accounts[ACCOUNT].streams:
             return None
         try:
-            message = jetstream.accounts["$G"].streams[stream].store.load_nowait(seq)
+            message = jetstream.accounts[ACCOUNT].streams[stream].store.load_nowait(seq)
         except (KeyError, TnatsError):
             return None
         found = None if message is None else MARK.search(message.headers + message.payload)
@@ -428,9 +427,7 @@ class JetStreamDrill(Drill):
 
     def told_lost(self, stream: str) -> list[tuple[int, int]]:
         """The ranges of sequences that the server named as lost at some start; it need not do so for ever."""
-        lines = [line for _, line in self._world.nodes[SERVER].log_lines]
-        found = [match for line in lines for match in LOST.finditer(line)]
-        return [(int(match[2]), int(match[3] or match[2])) for match in found if match[1] == stream]
+        return list(told_lost(stream, (line for _, line in self._world.nodes[SERVER].log_lines)))
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         """What the checkers say of one evidence."""
@@ -446,9 +443,7 @@ class JetStreamDrill(Drill):
         for evidence in self.evidence():
             for result in self.results(evidence):
                 if result.verdict == "violated":
-                    more = result.figures["violations"] - 1
-                    text = result.texts[0] + (f" (and {more} more)" if more else "")
-                    yield Violation(text, rule=f"{result.checker} {result.title}")
+                    yield Violation(result.text, rule=f"{result.checker} {result.title}")
         if not world.nodes[SERVER].running:
             yield Violation("the server ended by itself", rule="C34 ended")
 

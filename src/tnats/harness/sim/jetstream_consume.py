@@ -34,7 +34,8 @@ from tnats.harness.checkers.consumer_limits import ConsumerLimits
 from tnats.harness.checkers.deliveries import confirmed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import History
-from tnats.harness.sim.jetstream import CLOCK, JetStreamDrill
+from tnats.harness.sim.jetstream import CLOCK, SERVER, JetStreamDrill
+from tnats.harness.sim.jetstream_reading import ACCOUNT
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload, value_of
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
@@ -220,12 +221,12 @@ class ConsumeDrill(JetStreamDrill):
 
     def server_life(self) -> int:
         """Which incarnation of the server it is now."""
-        return self._world.nodes["server"].life_count
+        return self._world.nodes[SERVER].life_count
 
     async def look_further(self, node: Node, event_count: int, when: str) -> None:
         assert node.jetstream is not None
         self.recording.probe("a consumer was looked at on a copy of the disk")
-        consumers = node.jetstream.accounts["$G"].streams[STREAM].consumers
+        consumers = node.jetstream.accounts[ACCOUNT].streams[STREAM].consumers
         for config in self.consumers():
             name = config.durable_name
             if name not in consumers:

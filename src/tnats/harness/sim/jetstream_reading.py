@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tnats.client.jetstream import ApiError, JetStream
-from tnats.client.jetstream.delivery import from_direct
 from tnats.client.message import header_values
 from tnats.harness.checkers.evidence import Replica, Stored
 from tnats.harness.sim.jetstream_worker import value_of
+from tnats.harness.stream_reading import read_batch
 from tnats.wire.headers import parse_headers
 
 if TYPE_CHECKING:
@@ -35,18 +34,11 @@ async def read_stream(js: JetStream, name: str, label: str) -> Replica:
     replica = Replica(label, {}, info.state.last_seq)
     seq = max(1, info.state.first_seq)
     while seq <= info.state.last_seq:
-        query = json.dumps({"seq": seq, "batch": BATCH_COUNT, "next_by_subj": ">"}).encode()
-        seq = info.state.last_seq + 1
-        async with js.client.request_many(
-            f"$JS.API.DIRECT.GET.{name}", query, count_max=BATCH_COUNT + 1, timeout_s=js.api.timeout_s
-        ) as replies:
-            async for reply in replies:
-                if reply.status:
-                    break
-                message = from_direct(reply)
-                found = stored(message.subject, message.time_ns, message.headers, message.data)
-                replica.messages[message.sequence] = found
-                seq = message.sequence + 1
+        batch, _ = await read_batch(js, name, seq, BATCH_COUNT)
+        for message in batch:
+            found = stored(message.subject, message.time_ns, message.headers, message.data)
+            replica.messages[message.sequence] = found
+        seq = (batch[-1].sequence if batch else info.state.last_seq) + 1
     lost = info.state.lost
     replica.named_lost = tuple(ranges(lost.msgs if lost is not None else []))
     if len(replica.messages) != info.state.messages:

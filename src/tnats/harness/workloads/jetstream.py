@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from tnats.client import Client, ClientError, ConnectOptions, NoResponders, Status, connect
-from tnats.client.jetstream import AckPolicy, ApiError, Consumer, ConsumerConfig, JetStream
+from tnats.client.jetstream import AckPolicy, ApiError, Consumer, ConsumerConfig, Discard, JetStream, StreamConfig
 from tnats.client.kv import BucketConfig, KeyDeleted, KeyExists, KeyNotFound, KeyValue
 from tnats.client.kv.config import to_stream
 from tnats.harness.workloads.access import Acknowledged, Delivered, Indeterminate, Refused
@@ -21,17 +21,8 @@ STREAM = "jepsen-stream"
 SUBJECT = "jepsen.0"
 BUCKET = "jepsen"
 
-LOG_CONFIG = {"name": STREAM, "subjects": ["jepsen.*"], "storage": "file", "discard": "new", "allow_direct": True}
-BUCKET_CONFIG = {
-    "name": f"KV_{BUCKET}",
-    "subjects": [f"$KV.{BUCKET}.>"],
-    "storage": "file",
-    "discard": "new",
-    "max_msgs_per_subject": 64,
-    "allow_direct": True,
-    "allow_rollup_hdrs": True,
-    "deny_delete": True,
-}
+LOG_CONFIG = StreamConfig(STREAM, subjects=["jepsen.*"], discard=Discard.NEW, allow_direct=True)
+BUCKET_CONFIG = to_stream(BucketConfig(BUCKET, history=64))
 
 DEFINITE_ERRORS = {
     10008: "jetstream temporarily unavailable",
