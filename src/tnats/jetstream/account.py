@@ -21,7 +21,7 @@ from tnats.jetstream.api.messages import ApiStats
 from tnats.jetstream.api.subjects import api_forms
 from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
-from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject
+from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject, subject_prefix
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.consumer.core import start_state
 from tnats.jetstream.consumer.hot import read_acks
@@ -116,7 +116,7 @@ class AccountService:
                 prefix = item.consumer
             else:
                 place = parse_subject(item.subject)
-                prefix = b"$JS.ACK.%b.%b" % (place.stream, place.consumer) if place is not None else b""
+                prefix = subject_prefix(place.stream, place.consumer) if place is not None else b""
             consumer = self._by_ack_prefix.get(prefix)
             if consumer is not None:
                 said.setdefault(consumer.record.number, (consumer, []))[1].append(item)
@@ -139,7 +139,7 @@ class AccountService:
         for message in batch:
             tokens = message.subject[len(FLOW_PREFIX) :].split(b".")
             if len(tokens) > 2:
-                consumer = self._by_ack_prefix.get(b"$JS.ACK.%b.%b" % (tokens[0], tokens[1]))
+                consumer = self._by_ack_prefix.get(subject_prefix(tokens[0], tokens[1]))
                 if consumer is not None:
                     consumer.flow_answered(message.subject, message.data[: message.header_size])
 
@@ -463,7 +463,7 @@ class AccountService:
 
 
 def _ack_prefix(consumer: ConsumerService) -> bytes:
-    return f"$JS.ACK.{consumer.stream.name}.{consumer.name}".encode()
+    return subject_prefix(consumer.stream.name.encode(), consumer.name.encode())
 
 
 def _unsupported(config: StreamConfig) -> ApiError | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tnats.jetstream.ports import Bus
 from tnats.jetstream.stream.ports import Inbound
+from tnats.wire.headers import build_headers
 
 ROOTS = (b"$KV.>", b"$OBJ.>")
-NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
+NO_RESPONDERS = build_headers((), status=503)
 
 
 class DomainNames:

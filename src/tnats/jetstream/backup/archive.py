@@ -17,7 +17,7 @@ import orjson
 
 from tnats.jetstream.api import fields
 from tnats.jetstream.api.messages import StreamState
-from tnats.jetstream.backup import consumer_state
+from tnats.jetstream.backup import consumer_state, varint
 from tnats.jetstream.backup.contents import ArchivedConsumer, ArchivedMessage, BadArchive, Bounds, Item
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.consumer.state import ConsumerState
@@ -26,7 +26,6 @@ from tnats.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
 MAGIC = b"NATSARC1"
 STATE_NAME = b"state.json"
 CONSUMER_PREFIX = b"consumers/"
-_VARINT_BYTES_MAX = 10
 
 
 # ------------------------------------------------------------------ writing
@@ -54,18 +53,8 @@ def end() -> bytes:
 
 
 def _entry(name: bytes, time_ns: int, seq: int, headers: bytes, payload: bytes) -> bytes:
-    signed = time_ns << 1 ^ time_ns >> 63
-    numbers = (len(name), signed, seq, len(headers), len(payload))
-    return b"".join([*map(_uvarint, numbers), name, headers, payload])
-
-
-def _uvarint(value: int) -> bytes:
-    parts = bytearray()
-    while value >= 0x80:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    numbers = (len(name), varint.to_unsigned(time_ns), seq, len(headers), len(payload))
+    return b"".join([*map(varint.encode, numbers), name, headers, payload])
 
 
 # ------------------------------------------------------------------ reading
@@ -111,7 +100,7 @@ class ArchiveReader:
         held = self._held
         numbers = []
         for _ in range(5):
-            value = shift = 0
+            value = shift = 0  # `varint.decode` written out: five calls an entry would take half as long again
             while True:
                 if at >= len(held):
                     return None
@@ -121,7 +110,7 @@ class ArchiveReader:
                 if byte < 0x80:
                     break
                 shift += 7
-                if shift >= 7 * _VARINT_BYTES_MAX:
+                if shift >= 7 * varint.BYTES_MAX:
                     raise BadArchive("an entry's head is damaged")
             numbers.append(value)
         name_size, signed, seq, header_size, payload_size = numbers
@@ -133,7 +122,7 @@ class ArchiveReader:
         name = bytes(held[at : at + name_size])
         headers = bytes(held[at + name_size : end - payload_size])
         payload = bytes(held[end - payload_size : end])
-        return end, self._item(name, signed >> 1 ^ -(signed & 1), seq, headers, payload)
+        return end, self._item(name, varint.to_signed(signed), seq, headers, payload)
 
     def _item(self, name: bytes, time_ns: int, seq: int, headers: bytes, payload: bytes) -> Item | None:
         if not name:

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from tnats.jetstream.backup import varint
 from tnats.jetstream.backup.contents import BadArchive
 from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import ConsumerState
@@ -121,16 +122,10 @@ class _Numbers:
         self._at = 2
 
     def unsigned(self) -> int:
-        value = shift = 0
-        while self._at < len(self._data) and shift < 70:
-            byte = self._data[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise BadArchive("the state of a consumer ends too early")
+        value, self._at, is_whole = varint.decode(self._data, self._at)
+        if not is_whole:
+            raise BadArchive("the state of a consumer ends too early")
+        return value
 
     def signed(self) -> int:
-        value = self.unsigned()
-        return value >> 1 ^ -(value & 1)
+        return varint.to_signed(self.unsigned())

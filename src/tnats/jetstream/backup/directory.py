@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator
 
 from tnats.jetstream.api import fields
-from tnats.jetstream.backup import consumer_state, s2
+from tnats.jetstream.backup import consumer_state, s2, varint
 from tnats.jetstream.backup.contents import (
     ArchivedConsumer,
     ArchivedMessage,
@@ -147,14 +147,7 @@ def _bounds(data: bytes) -> Bounds | None:
     numbers = []
     at = 2
     for _ in range(6):
-        value = shift = 0
-        while at < len(data) and shift < 70:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
+        value, at, _ = varint.decode(data, at)
         numbers.append(value)
     _, _, first_seq, _, last_seq, last_signed = numbers
-    return Bounds(first_seq, last_seq, last_signed >> 1 ^ -(last_signed & 1))
+    return Bounds(first_seq, last_seq, varint.to_signed(last_signed))

@@ -19,6 +19,7 @@ from tnats.errors import TnatsError
 from tnats.jetstream.api.advisories import snapshot_completed, snapshot_created
 from tnats.jetstream.api.messages import JSApiStreamSnapshotRequest, StreamState
 from tnats.jetstream.backup import archive, s2
+from tnats.jetstream.consumer.effects import status_block
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import (
@@ -92,7 +93,7 @@ class BackupSender:
             host.log.error(f"JetStream backup of stream '{stream.account.name} > {stream.name}' ended: {failure}")
             status = f"500 {failure}"
         finally:
-            self._client.publish(self._deliver, b"", headers=f"NATS/1.0 {status}\r\n\r\n".encode())
+            self._client.publish(self._deliver, b"", headers=status_block(status))
             self._client.close()
         error = "" if status == "204" else status
         done = snapshot_completed(stream.name, start_ns, host.wall_ns(), told, error or None, host.options.domain)

@@ -92,11 +92,8 @@ def parse_subject(subject: bytes) -> Place | None:
     tokens = subject.split(b".")
     if tokens[:2] != [b"$JS", b"ACK"]:
         return None
-    if len(tokens) == _V1_TOKENS:
-        at = 2
-    elif len(tokens) >= _V2_TOKENS_MIN:
-        at = 4
-    else:
+    at = place_at(tokens)
+    if at is None:
         return None
     stream, consumer, deliveries, stream_seq, consumer_seq = tokens[at : at + 5]
     if not all(number.isdigit() and len(number) <= _DIGITS_MAX for number in (deliveries, stream_seq, consumer_seq)):
@@ -106,9 +103,21 @@ def parse_subject(subject: bytes) -> Place | None:
     return Place(stream, consumer, int(deliveries), int(stream_seq), int(consumer_seq))
 
 
+def place_at(tokens: list[bytes]) -> int | None:
+    """Where in the tokens of a reply subject the stream stands, before the rest; None if there are too few or many."""
+    if len(tokens) == _V1_TOKENS:
+        return 2
+    return 4 if len(tokens) >= _V2_TOKENS_MIN else None
+
+
+def subject_prefix(stream: bytes, consumer: bytes) -> bytes:
+    """What the acknowledgement subjects of a consumer begin with, up to the dot."""
+    return b"%b%b.%b" % (PREFIX, stream, consumer)
+
+
 def reply_prefix(stream: str, consumer: str) -> bytes:
     """The constant part of a consumer's reply subjects, with the dot at its end."""
-    return PREFIX + f"{stream}.{consumer}.".encode()
+    return subject_prefix(stream.encode(), consumer.encode()) + b"."
 
 
 def ack_reply(prefix: bytes, delivery: Delivery, ts_ns: int) -> bytes:

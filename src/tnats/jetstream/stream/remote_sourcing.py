@@ -22,6 +22,7 @@ import orjson
 import trio
 
 from tnats.jetstream.api.times import format_time
+from tnats.jetstream.consumer.acks import place_at
 from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.config import StreamConfig, StreamSource
 from tnats.jetstream.stream.ports import Inbound
@@ -45,7 +46,6 @@ INACTIVE_NS = 10 * SECOND_NS
 WAITING_BYTES_MAX = 64 * MIB
 """What came and is not stored: twice the largest window of flow control."""
 
-V1_TOKENS = 9
 _STATUS = b"NATS/1.0 100"
 _LAST_CONSUMER = b"Nats-Last-Consumer"
 _STALLED = b"Nats-Consumer-Stalled"
@@ -232,8 +232,11 @@ class RemoteIntake(Intake):
 def _parse_reply(reply: bytes) -> _Place | None:
     """The place in the reply subject of a delivered message (`consumer.acks` has both forms), None if there is none."""
     tokens = reply.split(b".")
-    numbers = tokens[5:9] if len(tokens) == V1_TOKENS else tokens[7:11]
-    if len(numbers) < 4 or not all(number.isdigit() for number in numbers):
+    at = place_at(tokens)
+    if at is None:
+        return None
+    numbers = tokens[at + 3 : at + 7]
+    if not all(number.isdigit() for number in numbers):
         return None
     return _Place(*(int(number) for number in numbers))
 
