@@ -170,15 +170,14 @@ cdef inline Py_ssize_t payload_size_at(const unsigned char *data, Py_ssize_t at)
     return value
 
 
-cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_ssize_t other) noexcept:
-    cdef Py_ssize_t size = subject_size_at(data, at)
-    return size == subject_size_at(data, other) and memcmp(data + at + 10, data + other + 10, size) == 0
-
-
 cdef inline bint is_same(
     const unsigned char *data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t other, Py_ssize_t other_size
 ) noexcept:
     return size == other_size and memcmp(data + at, data + other, size) == 0
+
+
+cdef inline bint has_same_subject(const unsigned char *data, Py_ssize_t at, Py_ssize_t other) noexcept:
+    return is_same(data, at + 10, subject_size_at(data, at), other + 10, subject_size_at(data, other))
 
 
 cdef Py_ssize_t FRONT, MESSAGE_FRONT
@@ -186,12 +185,19 @@ cdef unsigned long long LINK_MAX
 cdef unsigned int HOLLOW, MESSAGE
 
 @cython.locals(
-    total=Py_ssize_t, position=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, key_size=Py_ssize_t,
-    head_size=Py_ssize_t, out=bytearray, data="unsigned char *", offsets=list, kind="unsigned int",
+    total=Py_ssize_t, position=Py_ssize_t, out=bytearray, data="unsigned char *", offsets=list, kind="unsigned int",
     group="unsigned int", index="unsigned long long", stamp="unsigned long long", start="unsigned int",
-    spare="unsigned int", distance="unsigned long long",
+    distance="unsigned long long",
 )
 cpdef tuple pack(list records, unsigned long long base, unsigned int seed, unsigned long long durable)
+
+@cython.locals(
+    at=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, key_size=Py_ssize_t, head_size=Py_ssize_t, spare="unsigned int",
+)
+cdef Py_ssize_t put_record(
+    unsigned char *data, Py_ssize_t position, unsigned int start, unsigned int word, unsigned int group,
+    unsigned long long index, unsigned long long stamp, object key, object head, object body,
+) except -1
 
 @cython.locals(
     usable=Py_ssize_t, position=Py_ssize_t, end=Py_ssize_t, word=Py_ssize_t, quad=Py_ssize_t, size=Py_ssize_t,
@@ -269,9 +275,8 @@ cpdef bint link_backward(
 
 @cython.locals(
     total=Py_ssize_t, out=bytearray, data="unsigned char *", shown="unsigned long long[::1]",
-    times="unsigned long long[::1]", position=Py_ssize_t, number=Py_ssize_t, key_size=Py_ssize_t,
-    head_size=Py_ssize_t, size=Py_ssize_t, at=Py_ssize_t, distance="unsigned long long", start="unsigned int",
-    spare="unsigned int",
+    times="unsigned long long[::1]", position=Py_ssize_t, number=Py_ssize_t, start="unsigned int",
+    word="unsigned int",
 )
 cpdef tuple pack_messages(
     object messages, unsigned long long first, object times_ns, unsigned long long base, unsigned int seed,

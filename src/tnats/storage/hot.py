@@ -80,23 +80,42 @@ def pack(records: list[Record], base: int, seed: int, durable: int) -> tuple[byt
     offsets = []
     position = 0
     for kind, group, index, stamp, key, head, body in records:
-        key_size = len(key)
-        head_size = len(head)
-        size = FRONT + key_size + head_size + len(body)
-        at = position + FRONT
-        put(data, at, key)
-        put(data, at + key_size, head)
-        put(data, at + key_size + head_size, body)
-        distance = (base + position - durable) >> 3
-        put_front(data, position, size, key_size | head_size << 16, kind | distance << 8, group, index, stamp)
-        end = position + (FRONT if kind == HOLLOW else size)
-        start = (seed + base + position) & 0xFFFFFFFF
-        spare = spare_checksum(data, position + 8, end, start)
-        put_word(data, position + 4, spare)
-        put_word(data, position, checksum(data, position + 4, end, start))
         offsets.append(base + position)
-        position += (size + 7) & -8
+        start = (seed + base + position) & 0xFFFFFFFF
+        distance = (base + position - durable) >> 3
+        position = put_record(data, position, start, kind | distance << 8, group, index, stamp, key, head, body)
     return out, offsets
+
+
+def put_record(
+    data: memoryview,
+    position: int,
+    start: int,
+    word: int,
+    group: int,
+    index: int,
+    stamp: int,
+    key: Buffer,
+    head: Buffer,
+    body: Buffer,
+) -> int:
+    """Write one record at `position`; `word` is its kind and distance, `start` what its checksums start from.
+
+    Returns the position of the next record.
+    """
+    key_size = len(key)
+    head_size = len(head)
+    size = FRONT + key_size + head_size + len(body)
+    at = position + FRONT
+    put(data, at, key)
+    put(data, at + key_size, head)
+    put(data, at + key_size + head_size, body)
+    put_front(data, position, size, key_size | head_size << 16, word, group, index, stamp)
+    end = position + (FRONT if word & 0xFF == HOLLOW else size)
+    spare = spare_checksum(data, position + 8, end, start)
+    put_word(data, position + 4, spare)
+    put_word(data, position, checksum(data, position + 4, end, start))
+    return position + ((size + 7) & -8)
 
 
 def scan(buffer: Buffer, start: int, base: int, seed: int) -> tuple[list[Found], int]:
@@ -383,23 +402,10 @@ def pack_messages(
     shown, times = places, times_ns
     position = 0
     for number, (subject, headers, payload) in enumerate(messages):
-        key_size = len(subject)
-        head_size = len(headers)
-        size = FRONT + key_size + head_size + len(payload)
-        at = position + FRONT
-        put(data, at, subject)
-        put(data, at + key_size, headers)
-        put(data, at + key_size + head_size, payload)
-        distance = position >> 3
-        put_front(
-            data, position, size, key_size | head_size << 16, MESSAGE | distance << 8, 0, first + number, times[number]
-        )
-        start = (seed + base + position) & 0xFFFFFFFF
-        spare = spare_checksum(data, position + 8, position + size, start)
-        put_word(data, position + 4, spare)
-        put_word(data, position, checksum(data, position + 4, position + size, start))
         shown[number] = place + base + position
-        position += (size + 7) & -8
+        start = (seed + base + position) & 0xFFFFFFFF
+        word = MESSAGE | position >> 3 << 8
+        position = put_record(data, position, start, word, 0, first + number, times[number], subject, headers, payload)
     return out, places
 
 
