@@ -90,17 +90,6 @@ class MessageIndex:
             return REMOVED
         return place
 
-    def sizes(self, first: int, count: int) -> array[int]:
-        """Sizes of consecutive live messages."""
-        sizes = array("I")
-        end = first + count
-        while first < end:
-            base = first & -CHUNK_SIZE
-            stop = min(end, base + CHUNK_SIZE)
-            sizes += self._chunks[base >> CHUNK_BITS].sizes[first - base : stop - base]
-            first = stop
-        return sizes
-
     def size(self, sequence: int) -> int:
         """Size of a live message."""
         return self._chunks[sequence >> CHUNK_BITS].sizes[sequence & CHUNK_SIZE - 1]
@@ -165,14 +154,8 @@ class MessageIndex:
 
     def subjects_at(self, live: range) -> list[bytes]:
         """`subject` of each of these live messages."""
-        names, found = self._names, array("I")
-        at = live.start
-        while at < live.stop:
-            slot = at & CHUNK_SIZE - 1
-            part = min(live.stop - at, CHUNK_SIZE - slot)
-            found += self._chunks[at >> CHUNK_BITS].subjects[slot : slot + part]
-            at += part
-        return [names[identity] for identity in found]
+        names = self._names
+        return [names[identity] for identity in self._column("subjects", live, "I")]
 
     def _in_gap(self, sequence: int) -> bool:
         at = bisect_right(self._gaps, (sequence, MAX))
@@ -485,32 +468,6 @@ class MessageIndex:
             del self._chunks[number]
         self._gaps = [(max(first, start), last) for first, last in self._gaps if last >= start]
         return places
-
-    def cut_back(self, last: int) -> list[tuple[int, bytes, int, int, int]]:
-        """Forget everything about the sequences above `last`, as if they had never been used.
-
-        Returns (sequence, subject, size, place, time) of each live message among them, ascending.
-        """
-        cut = []
-        sequence = self.next_live(last + 1)
-        while sequence:
-            message = (sequence, self.subject(sequence), self.size(sequence), self.place(sequence))
-            cut.append((*message, self.time_ns(sequence)))
-            sequence = self.next_live(sequence + 1)
-        for sequence, *_ in reversed(cut):
-            self.remove(sequence)
-        for number in [number for number in self._chunks if number << CHUNK_BITS > last]:
-            del self._chunks[number]
-        chunk = self._chunks.get(last >> CHUNK_BITS)
-        if chunk is not None:
-            for slot in range((last & CHUNK_SIZE - 1) + 1, CHUNK_SIZE):
-                chunk.places[slot] = LOST
-        self._gaps = [(first, min(end, last)) for first, end in self._gaps if first <= last]
-        self.start = min(self.start, last + 1)
-        self.last = last
-        if not self.messages:
-            self._first = last + 1
-        return cut
 
     # -------------------------------------------------------------- the whole
 

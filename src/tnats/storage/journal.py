@@ -46,7 +46,7 @@ from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, LogRemoved, StorageError, StoreBusy, StoreFrozen, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.storage.recover import GroupState, PartSummary, Recovery
-from tnats.storage.segment import BLOCK_SIZE, DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import FileCipher, KeyRing
@@ -369,8 +369,7 @@ class Journal:
             part = self._current
             assert part is not None
             records = [each for waiting in batch for each in waiting.records]
-            packed, offsets = self._pack(part, records)
-            self._write(part, packed)
+            offsets = self._write(part, records)
         except StorageError as exc:
             self._fail(batch, exc)
             if not may_use_reserve:
@@ -414,8 +413,7 @@ class Journal:
         batch = self._take_batch()
         records = [each for waiting in batch for each in waiting.records]
         try:
-            packed, offsets = self._pack(part, records)
-            self._write(part, packed)
+            offsets = self._write(part, records)
         except StorageError as exc:
             self._fail(batch, exc)
             return True
@@ -443,8 +441,7 @@ class Journal:
         if part.durable == part.end:
             self._work.set()  # `run` has to sync after the interval
         try:
-            packed, offsets = self._pack(part, [(record.ENTRY, state.number, index, 0, b"", b"", body)])
-            self._write(part, packed)
+            offsets = self._write(part, [(record.ENTRY, state.number, index, 0, b"", b"", body)])
         except StorageError:
             return False  # whoever is next in line meets it too
         state.add(index, part.summary.number << 32 | offsets[0])
@@ -452,11 +449,9 @@ class Journal:
         group.proposed = index
         return True
 
-    def _pack(self, part: _Part, records: list[hot.Record]) -> tuple[bytearray, list[int]]:
-        sealed = records if part.cipher is None else part.cipher.seal(records, part.end)
-        return hot.pack(sealed, part.end, part.header.seed, part.durable)
-
-    def _write(self, part: _Part, packed: bytearray) -> None:
+    def _write(self, part: _Part, records: list[hot.Record]) -> list[int]:
+        """Put records behind the others of a part; their file offsets. Raises StoreFull, StoreFrozen."""
+        packed, offsets = segment.pack(records, part.end, part.header.seed, part.durable, part.cipher)
         if part.durable == part.end:
             self._sync_at_ns = self._clock.mono_ns() + self._options.sync_interval_ns
         try:
@@ -473,6 +468,7 @@ class Journal:
         self._written_bytes += len(packed)
         if part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX:
             self._work.set()
+        return offsets
 
     async def _sync_current(self) -> bool:
         """Make the current part durable and promise it. False when that failed: then the journal is frozen."""
@@ -632,8 +628,7 @@ class Journal:
             segment.JOURNAL, number, "journal", self._store_id, seed, self._clock.wall_ns()
         )  # fmt: skip
         header, cipher = segment.new_header(header, self._keys)
-        sealed = first if cipher is None else cipher.seal(first, DATA_START)
-        packed, offsets = hot.pack(sealed, DATA_START, seed, DATA_START)
+        packed, offsets = segment.pack(first, DATA_START, seed, DATA_START, cipher)
         end = DATA_START + len(packed)
         needed = (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
         # On a disk that is nearly full a small part is better than none.
@@ -701,8 +696,7 @@ class Journal:
 
     async def _remove_part(self, part: PartSummary) -> None:
         if part.damaged:
-            await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
-            await self._disk.rename(part.path, f"{self.directory}/{QUARANTINE}/{part.path.rpartition('/')[2]}")
+            await segment.set_aside(self._disk, part.path)
         else:
             await self._disk.unlink(part.path)
         await self._disk.sync_dir(self.directory)

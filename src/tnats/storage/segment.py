@@ -111,6 +111,13 @@ def cipher_of(header: SegmentHeader, keys: KeyRing | None) -> FileCipher | None:
     return keys.cipher_of(header) if keys is not None and header.key_id else None
 
 
+def pack(
+    records: list[hot.Record], base: int, seed: int, durable: int, cipher: FileCipher | None
+) -> tuple[bytearray, list[int]]:
+    """`hot.pack`, for an encrypted file sealed before."""
+    return hot.pack(records if cipher is None else cipher.seal(records, base), base, seed, durable)
+
+
 def is_current(header: SegmentHeader, keys: KeyRing | None) -> bool:
     """Whether a file is encrypted as new ones are."""
     return header.key_id == (b"" if keys is None else keys.current)
@@ -230,6 +237,13 @@ async def write_temporary(
         await remove_quietly(disk, path + TEMPORARY)
         raise
     file.close()
+
+
+async def set_aside(disk: Disk, path: str) -> None:
+    """Put a damaged file where nothing is ever read or removed. Raises DiskError."""
+    directory, _, name = path.rpartition("/")
+    await disk.mkdir(f"{directory}/{QUARANTINE}")
+    await disk.rename(path, f"{directory}/{QUARANTINE}/{name}")
 
 
 async def remove_quietly(disk: Disk, path: str) -> None:

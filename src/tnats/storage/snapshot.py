@@ -18,7 +18,7 @@ from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFull
 from tnats.storage.record import Finding
-from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.segment import DATA_START, SegmentHeader
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
@@ -72,7 +72,7 @@ class SnapshotStore:
             await self._disk.sync_dir(self._directory)
         except DiskError as exc:
             if exc.errno in NO_SPACE:
-                await self._remove_quietly(temporary)
+                await segment.remove_quietly(self._disk, temporary)
                 raise StoreFull(f"no room for a snapshot of {self._group}: {exc}") from exc
             raise
         if await self._read(path) is None:
@@ -88,8 +88,7 @@ class SnapshotStore:
             if found is not None:
                 return found
             self.findings.append(Finding("damaged", path, group=self._group, text="snapshot does not verify"))
-            await self._disk.mkdir(f"{self._directory}/{QUARANTINE}")
-            await self._disk.rename(path, f"{self._directory}/{QUARANTINE}/{path.rpartition('/')[2]}")
+            await segment.set_aside(self._disk, path)
             await self._disk.sync_dir(self._directory)
         return None
 
@@ -105,12 +104,6 @@ class SnapshotStore:
         entries = await self._disk.list(self._directory)
         return [f"{self._directory}/{entry.name}" for entry in entries if entry.name.endswith(SUFFIX)]
 
-    async def _remove_quietly(self, path: str) -> None:
-        try:
-            await self._disk.unlink(path)
-        except DiskError:
-            pass  # `open` removes it
-
     async def _write(self, path: str, index: int, term: int, pieces: Iterable[bytes]) -> None:
         seed = int.from_bytes(self._entropy(4), "little")
         header = SegmentHeader(segment.SNAPSHOT, index, self._group, self._store_id, seed, self._clock.wall_ns())
@@ -123,7 +116,7 @@ class SnapshotStore:
             count = 0
             for chunk in _chunks(pieces):
                 records: list[hot.Record] = [(record.CHUNK, 0, count, term, b"", b"", chunk)]
-                packed, _ = hot.pack(records if cipher is None else cipher.seal(records, end), end, seed, end)
+                packed, _ = segment.pack(records, end, seed, end, cipher)
                 file.pwrite([packed], end)
                 end += len(packed)
                 count += 1

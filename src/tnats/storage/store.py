@@ -203,26 +203,28 @@ class Store:
     async def delete_stream(self, name: str) -> None:
         """Remove a stream for good: first from the journal, durably, then its files."""
         stream = self._streams.pop(name)
-        self._used.forget(name)
-        group = self.journal.group(name)
-        await group.drop_nowait().wait()
-        await self.journal.flush()
+        directory = await self._forget(name)
         await stream.log.close()
-        directory = self._directory(group.state.number)
-        await self._disk.rename(directory, directory + DELETED)
-        await self._remove_tree(directory + DELETED)
+        await self._remove_directory(directory)
 
     async def drop_group(self, name: str) -> None:
         """Remove a log that is not open here: its owner's removal was cut short."""
+        directory = await self._forget(name)
+        if directory in await _list_paths(self._disk, f"{self._root}/streams"):
+            await self._remove_directory(directory)
+
+    async def _forget(self, name: str) -> str:
+        """Remove a log from the journal, durably; returns the directory of its files."""
         self._used.forget(name)
         group = self.journal.group(name)
         await group.drop_nowait().wait()
         await self.journal.flush()
-        directory = self._directory(group.state.number)
-        entries = await self._disk.list(f"{self._root}/streams")
-        if any(f"{self._root}/streams/{entry.name}" == directory for entry in entries):
-            await self._disk.rename(directory, directory + DELETED)
-            await self._remove_tree(directory + DELETED)
+        return self._directory(group.state.number)
+
+    async def _remove_directory(self, path: str) -> None:
+        """Remove a stream's files: whole at any moment, or for the next start to finish."""
+        await self._disk.rename(path, path + DELETED)
+        await self._remove_tree(path + DELETED)
 
     async def _remove_tree(self, path: str) -> None:
         for entry in await self._disk.list(path):

@@ -39,7 +39,7 @@ from tnats.storage.message_log import Content, Message, Stored, sequence_at
 from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.storage.packing import Packer
 from tnats.storage.record import Finding
-from tnats.storage.segment import DATA_START, QUARANTINE, SegmentHeader
+from tnats.storage.segment import DATA_START, SegmentHeader
 from tnats.storage.stream_rewrite import Rewrite
 from tnats.storage.stream_segment import Segment, merged
 
@@ -229,44 +229,28 @@ class StreamLog:
             self._held.put(sequence, (message.subject, message.headers, message.payload), size)
 
     def hold_run(self, time_ns: int, messages: Sequence[Content]) -> None:
-        if len(messages) >= RUN_MIN and self.beyond is not None:
+        if len(messages) >= RUN_MIN:
             self.hold_replayed(array("Q", [time_ns]) * len(messages), messages)
             return
-        if len(messages) < RUN_MIN:
-            index = self.index
-            if self.beyond is not None and index.last < self.beyond.last:
-                self.hold(Message(n, time_ns, *content) for n, content in enumerate(messages, index.last + 1))
-                return
-            for content in messages:
-                subject, headers, payload = content
-                size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
-                index.put_next(subject, size, IN_MEMORY, time_ns)
-                self._held.put(index.last, content, size)
-            self.last_time_ns = time_ns
+        index = self.index
+        if self.beyond is not None and index.last < self.beyond.last:
+            self.hold(Message(n, time_ns, *content) for n, content in enumerate(messages, index.last + 1))
             return
-        sizes = [
-            30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
-            for subject, headers, payload in messages
-        ]
-        self._held.put_run(self.index.last + 1, messages, sum(sizes), set())
+        for content in messages:
+            subject, headers, payload = content
+            size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+            index.put_next(subject, size, IN_MEMORY, time_ns)
+            self._held.put(index.last, content, size)
         self.last_time_ns = time_ns
-        places = array("Q", [IN_MEMORY]) * len(sizes)
-        times_ns = array("Q", [time_ns]) * len(sizes)
-        self.index.put_run([content[0] for content in messages], sizes, places, times_ns)
 
     def hold_replayed(self, times_ns: array[int], messages: Sequence[Content]) -> None:
         first, count = self.index.last + 1, len(messages)
-        subjects = subjects_of(messages)
-        sizes = (
-            messages.sizes(30, 4) if isinstance(messages, MessageRun) else [self.size_of(*each) for each in messages]
-        )
-        places = (
-            array("Q", bytes(8 * count)) if self.beyond is None else self.beyond.places_of(range(first, first + count))
-        )
-        if REMOVED in places:  # its removal is still to come
+        sizes = _sizes_of(messages)
+        places = None if self.beyond is None else self.beyond.places_of(range(first, first + count))
+        if places is not None and REMOVED in places:  # its removal is still to come
             places = array("Q", [LOST if place == REMOVED else place for place in places])
-        missing = places.count(LOST)
-        if missing == count:
+        missing = count if places is None else places.count(LOST)
+        if places is None or missing == count:
             places = array("Q", [IN_MEMORY]) * count
             self._held.put_run(first, messages, sum(sizes), set())
         elif missing:
@@ -275,7 +259,7 @@ class StreamLog:
             places = array("Q", [place or IN_MEMORY for place in places])
             self._held.put_run(first, messages, size, gone)
         self.last_time_ns = times_ns[-1]
-        self.index.put_run(subjects, sizes, places, times_ns)
+        self.index.put_run(subjects_of(messages), sizes, places, times_ns)
 
     @property
     def unwritten_bytes(self) -> int:
@@ -329,7 +313,7 @@ class StreamLog:
     def _write_front(self, current: Segment, count_max: int) -> int:
         """Write the first consecutive messages in memory, as many as fit, at least one; returns how many."""
         first, contents = self._held.first, self._held.front(count_max)
-        sizes = self.index.sizes(first, len(contents))
+        sizes = self.index.sizes_of(range(first, first + len(contents)))
         room = self._options.segment_bytes - current.end
         if sum(sizes) + SIZE_SLACK * len(sizes) > room:
             taken = 0
@@ -392,8 +376,7 @@ class StreamLog:
         current = self.current
         assert current is not None
         assert current.file is not None
-        sealed = batch if current.cipher is None else current.cipher.seal(batch, current.end)
-        packed, offsets = hot.pack(sealed, current.end, current.seed, current.end)
+        packed, offsets = segment.pack(batch, current.end, current.seed, current.end, current.cipher)
         try:
             current.file.pwrite([packed], current.end)
         except DiskError as exc:
@@ -836,9 +819,7 @@ class StreamLog:
             try:
                 each.close()
                 if each.is_damaged:
-                    await self._disk.mkdir(f"{self.directory}/{QUARANTINE}")
-                    aside = f"{self.directory}/{QUARANTINE}/{each.path.rpartition('/')[2]}"
-                    await self._disk.rename(each.path, aside)
+                    await segment.set_aside(self._disk, each.path)
                 else:
                     await self._disk.unlink(each.path)
             except DiskError as exc:
@@ -855,6 +836,16 @@ class StreamLog:
         async with self._maintaining, self._writing:  # what is under way comes to its end
             for each in self.segments.values():
                 each.close()
+
+
+def _sizes_of(messages: Sequence[Content]) -> Sequence[int]:
+    """`size_of` each."""
+    if type(messages) is MessageRun:
+        return messages.sizes(30, 4)
+    return [
+        30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+        for subject, headers, payload in messages
+    ]
 
 
 def _message(found: record.Record | None, holder: Segment, sequence: int) -> Message | None:

@@ -143,9 +143,7 @@ class Rewrite:
             batch = items[at : at + STEP_RECORDS]
             base = DATA_START + len(out)
             records = [each for each, _ in batch]
-            packed, offsets = hot.pack(
-                records if cipher is None else cipher.seal(records, base), base, header.seed, base
-            )  # fmt: skip
+            packed, offsets = segment.pack(records, base, header.seed, base, cipher)
             out += packed
             for (each, old), new in zip(batch, offsets, strict=True):
                 if each[0] == record.DICTIONARY:

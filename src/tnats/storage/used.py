@@ -101,8 +101,7 @@ class UsedSequences:
         ]
         filler: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(BLOCK_SIZE))
         records = [*records, filler, *records]
-        sealed = records if cipher is None else cipher.seal(records, DATA_START)
-        packed, _ = hot.pack(sealed, DATA_START, seed, DATA_START)
+        packed, _ = segment.pack(records, DATA_START, seed, DATA_START, cipher)
         try:
             await self._disk.write_file(self._path, bytes(header.area()) + bytes(packed))
         except DiskError:
