@@ -8,9 +8,9 @@ import click
 
 from tnats.cli.bench import clients_option, measure, messages_option, size_option
 from tnats.cli.bench_load import STEP_COUNT, Result, Span, share
+from tnats.cli.config_options import STORAGE, to_storage
 from tnats.cli.jetstream import JetStreamSession, jetstream_options
 from tnats.cli.output import Advance, json_option
-from tnats.cli.stream_config import choice
 from tnats.cli.values import SIZE
 from tnats.client import Client, ClientError
 from tnats.client.jetstream import (
@@ -20,14 +20,12 @@ from tnats.client.jetstream import (
     JetStream,
     MessageStream,
     OrderedMessages,
-    Storage,
     StreamConfig,
 )
 from tnats.runtime.api import Runtime
 
 STREAM = "benchstream"
 CONSUMER = "tnats-bench"
-STORAGE, to_storage = choice(Storage)
 
 stream_option = click.option("--stream", default=STREAM, show_default=True, help="The stream to use.")
 batch_option = click.option(
@@ -70,7 +68,9 @@ def publish_options(function: Any) -> Any:
 def publish_ahead(batch: int, **given: Any) -> int:
     """Publish on SUBJECT, up to --batch messages ahead of their acknowledgements."""
 
-    async def load(js: JetStream, subject: str, payload: bytes, count: int, advance: Advance) -> None:
+    async def load(
+        js: JetStream, subject: str, payload: bytes, count: int, advance: Advance, latencies_ns: list[int]
+    ) -> None:
         async with js.publisher(pending_count_max=batch) as publisher:
             for _ in range(count):
                 await publisher.publish(subject, payload)
@@ -119,7 +119,6 @@ def run_publish(
     """Publish with every client at once, and print what was measured."""
     result = Result(kind, subject, size_bytes)
     payload = bytes(size_bytes)
-    keeps_latencies = kind.endswith("sync") and not kind.endswith("async")
     config = StreamConfig(
         stream,
         subjects=[subject],
@@ -138,8 +137,7 @@ def run_publish(
     async def one(runtime: Runtime, client: Client, index: int, advance: Advance) -> Span:
         count = share(messages, clients, index)
         start_ns = runtime.clock.mono_ns()
-        more = [result.latencies_ns] if keeps_latencies else []
-        await load(js_session.open(client), subject, payload, count, advance, *more)
+        await load(js_session.open(client), subject, payload, count, advance, result.latencies_ns)
         return Span(start_ns, runtime.clock.mono_ns(), count, count * size_bytes)
 
     return measure(js_session.session, result, clients, messages, one, as_json, prepare)

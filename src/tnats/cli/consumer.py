@@ -6,8 +6,10 @@ from typing import Any, BinaryIO
 
 import click
 
+from tnats.cli.config_options import read_config
 from tnats.cli.consumer_config import configure, configure_start, consumer_options
 from tnats.cli.consumer_show import consumer_rows, print_consumer
+from tnats.cli.edit import dry_run_option, is_change_wanted
 from tnats.cli.jetstream import (
     CommandGroup,
     JetStreamSession,
@@ -17,10 +19,8 @@ from tnats.cli.jetstream import (
     jetstream_options,
     names_option,
 )
+from tnats.cli.listing import print_list, print_names
 from tnats.cli.output import data_record, json_option, note, print_json, print_parts, write_bytes
-from tnats.cli.stream_config import read_config
-from tnats.cli.stream_show import changes
-from tnats.cli.tables import print_table
 from tnats.cli.values import DURATION, MOMENT, show_time, until_ns
 from tnats.client import ClientError, TimedOut
 from tnats.client.jetstream import (
@@ -55,8 +55,7 @@ def ls(js_session: JetStreamSession, stream: str, only_names: bool, as_json: boo
 
     async def work(js: JetStream) -> None:
         if only_names:
-            for name in sorted(await js.stream(stream).consumer_names()):
-                click.echo(name)
+            print_names(sorted(await js.stream(stream).consumer_names()))
         else:
             await show_all(js, stream, as_json)
 
@@ -74,14 +73,14 @@ def report(js_session: JetStreamSession, stream: str, as_json: bool) -> int:
 
 async def show_all(js: JetStream, stream: str, as_json: bool) -> None:
     """Print all consumers of a stream."""
-    infos = sorted(await js.stream(stream).consumer_infos(), key=lambda info: info.name)
-    if as_json:
-        for info in infos:
-            print_json(to_object(info))
-    elif infos:
-        print_table(f"Consumers of stream {stream}", *consumer_rows(infos))
-    else:
-        note(f"No consumers of stream {stream}")
+    print_list(
+        sorted(await js.stream(stream).consumer_infos(), key=lambda info: info.name),
+        as_json,
+        title=f"Consumers of stream {stream}",
+        record=to_object,
+        table=consumer_rows,
+        nothing=f"No consumers of stream {stream}",
+    )
 
 
 @command.command("info")
@@ -143,7 +142,7 @@ def add(
 @click.argument("stream")
 @click.argument("consumer")
 @consumer_options(editing=True)
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@dry_run_option
 @force_option
 @json_option
 @jetstream_options
@@ -168,16 +167,10 @@ def edit(
         if config_file is not None:
             config = read_config(ConsumerConfig, config_file)
         configure(config, given)
-        lines = changes(before, to_object(config))
-        for line in lines:
-            note(line)
-        if not lines:
-            note("Nothing changes")
-        if dry_run or not lines:
-            return
-        confirm(f"Change consumer {consumer} of stream {stream}?", force=force)
-        await js.stream(stream).create_consumer(config, action=Action.UPDATE)
-        show(await handle.info(), as_json)
+        question = f"Change consumer {consumer} of stream {stream}?"
+        if is_change_wanted(before, config, question, dry_run=dry_run, force=force):
+            await js.stream(stream).create_consumer(config, action=Action.UPDATE)
+            show(await handle.info(), as_json)
 
     return js_session.run(work)
 

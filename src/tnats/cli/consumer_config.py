@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tnats.cli.stream_config import Option, apply_options, config_file_option, words_option
+from tnats.cli.config_options import Option, apply_options, config_options, split_commas, words_option
 from tnats.cli.values import DURATION, MOMENT, PAIR, SIZE, until_ns
 from tnats.client import ClientError
 from tnats.client.jetstream import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy, ReplayPolicy
@@ -76,22 +76,13 @@ _DELIVER = {
 
 def consumer_options(*, editing: bool) -> Callable[[F], F]:
     """Decorator: adds the options; `configure` takes what click makes of them."""
-
-    def decorate(command: F) -> F:
-        for option in reversed((*PARTS, *(() if editing else STARTS))):
-            command = option(command)
-        for row in reversed(OPTIONS):
-            if row.editable or not editing:
-                command = row.decorate(command)
-        return config_file_option(command)
-
-    return decorate
+    return config_options(OPTIONS, (*PARTS, *(() if editing else STARTS)), editing=editing)
 
 
 def configure(config: ConsumerConfig, given: dict[str, Any]) -> None:
     """Change `config` as the options say, but for where it starts. Raises ClientError."""
     apply_options(config, OPTIONS, given)
-    filters = [part.strip() for text in given["filters"] for part in text.split(",") if part.strip()]
+    filters = split_commas(given["filters"])
     if filters:
         config.filter_subject = filters[0] if len(filters) == 1 else ""
         config.filter_subjects = filters if len(filters) > 1 else []

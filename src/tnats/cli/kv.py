@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from tnats.cli.buckets import bucket_options, bucket_settings, follow
+from tnats.cli.config_options import STORAGE
 from tnats.cli.jetstream import (
     CommandGroup,
     JetStreamSession,
@@ -14,17 +17,15 @@ from tnats.cli.jetstream import (
     jetstream_options,
     names_option,
 )
+from tnats.cli.listing import Table, print_list, print_names
 from tnats.cli.output import data_record, json_option, note, print_json, write_bytes
 from tnats.cli.pub import read_body
-from tnats.cli.stream_config import choice
 from tnats.cli.tables import print_facts, print_table
-from tnats.cli.values import DURATION, PAIR, SIZE, show_count, show_duration, show_flag, show_size, show_time
+from tnats.cli.values import DURATION, SIZE, show_count, show_duration, show_flag, show_size, show_time
 from tnats.client.jetstream import (
     ExternalStream,
     JetStream,
-    Placement,
     Republish,
-    Storage,
     StreamSource,
 )
 from tnats.client.kv import (
@@ -36,11 +37,10 @@ from tnats.client.kv import (
     delete_bucket,
     open_bucket,
 )
+from tnats.client.kv.bucket import Status
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
-
-STORAGE, to_storage = choice(Storage)
 
 
 @click.group("kv", cls=CommandGroup)
@@ -60,11 +60,7 @@ def command() -> None:
 @click.option("--marker-ttl", type=DURATION, default="0", help="Keys may have a lifetime; how long its mark stays.")
 @click.option("--replicas", default=1, show_default=True, help="Copies in a cluster.")
 @click.option("--max-value-size", type=SIZE, default="-1", help="Largest value.")
-@click.option("--max-bucket-size", type=SIZE, default="-1", help="How many bytes are kept.")
-@click.option("--tags", multiple=True, help="Place it on servers with this tag; may be repeated.")
-@click.option("--cluster", default="", help="Place it in this cluster.")
-@click.option("--compress/--no-compress", default=False, help="Compress its files.")
-@click.option("--metadata", type=PAIR, multiple=True, help="NAME:VALUE of one's own; may be repeated.")
+@bucket_options
 @click.option("--republish-source", default=">", help="Keys to publish again.")
 @click.option("--republish-destination", default="", help="Where they are published again.")
 @click.option("--republish-headers", is_flag=True, help="Publish again without the value.")
@@ -86,22 +82,15 @@ def add(js_session: JetStreamSession, bucket: str, as_json: bool, **given: Any) 
 def make_config(
     bucket: str,
     *,
-    ttl: int,
     marker_ttl: int,
-    storage: str,
     max_value_size: int,
-    max_bucket_size: int,
-    tags: tuple[str, ...],
-    cluster: str,
-    compress: bool,
-    metadata: tuple[tuple[str, str], ...],
     republish_source: str,
     republish_destination: str,
     republish_headers: bool,
     mirror: str,
     mirror_domain: str,
     sources: tuple[str, ...],
-    **plain: Any,
+    **shared: Any,
 ) -> BucketConfig:
     """The settings that the options of `kv add` describe."""
     origin = StreamSource(mirror) if mirror else None
@@ -109,20 +98,14 @@ def make_config(
         origin.external = ExternalStream(f"$JS.{mirror_domain}.API")
     return BucketConfig(
         bucket,
-        ttl_s=ttl / SECOND_NS,
         limit_marker_ttl_s=marker_ttl / SECOND_NS,
-        storage=to_storage(storage),
         value_bytes_max=max_value_size,
-        bytes_max=max_bucket_size,
-        placement=Placement(cluster, list(tags)) if cluster or tags else None,
-        compressed=compress,
-        metadata=dict(metadata),
         republish=Republish(republish_source, republish_destination, republish_headers)
         if republish_destination
         else None,
         mirror=origin,
         sources=[StreamSource(name) for name in sources],
-        **plain,
+        **bucket_settings(**shared),
     )
 
 
@@ -200,27 +183,31 @@ async def list_buckets(js: JetStream, only_names: bool, as_json: bool) -> None:
     """Print all buckets."""
     names = sorted(await bucket_names(js))
     if only_names:
-        for name in names:
-            click.echo(name)
+        print_names(names)
         return
-    statuses = [await (await open_bucket(js, name)).status() for name in names]
-    if as_json:
-        for status in statuses:
-            print_json(to_object(status.info))
-    elif statuses:
-        rows = [
-            [
-                status.config.name,
-                status.config.description,
-                show_count(status.value_count),
-                show_size(status.bytes),
-                show_time(status.info.created_ns),
-            ]
-            for status in statuses
+    print_list(
+        [await (await open_bucket(js, name)).status() for name in names],
+        as_json,
+        title="Buckets",
+        record=lambda status: to_object(status.info),
+        table=bucket_rows,
+        nothing="No buckets",
+    )
+
+
+def bucket_rows(statuses: Sequence[Status]) -> Table:
+    """The table of all buckets."""
+    rows = [
+        [
+            status.config.name,
+            status.config.description,
+            show_count(status.value_count),
+            show_size(status.bytes),
+            show_time(status.info.created_ns),
         ]
-        print_table("Buckets", ["Bucket", "Description", "#Values", "#Size", "Created"], rows)
-    else:
-        note("No buckets")
+        for status in statuses
+    ]
+    return ["Bucket", "Description", "#Values", "#Size", "Created"], rows
 
 
 async def list_keys(kv: KeyValue, key: str | None, verbose: bool, with_values: bool, as_json: bool) -> None:
@@ -234,8 +221,7 @@ async def list_keys(kv: KeyValue, key: str | None, verbose: bool, with_values: b
     elif verbose and found:
         print_table(f"Bucket {kv.bucket}", *entry_rows(found, with_values=with_values))
     else:
-        for entry in found:
-            click.echo(entry.key)
+        print_names(entry.key for entry in found)
     if not found and not as_json:
         note(f"No keys in bucket {kv.bucket}")
 
@@ -411,21 +397,14 @@ def watch(
 
     async def work(js: JetStream) -> None:
         kv = await open_bucket(js, bucket)
-        shown = 0
-        async with kv.watch(
+        entries = kv.watch(
             key,
             include_history=include_history,
             ignore_deletes=not deletes,
             updates_only=updates_only,
             from_revision=revision,
-        ) as entries:
-            async for entry in entries:
-                if entry is None:
-                    continue
-                show_entry(entry, as_json)
-                shown += 1
-                if shown == count:
-                    break
+        )
+        await follow(entries, count, lambda entry: show_entry(entry, as_json))
 
     return js_session.run(work)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os.path
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from tnats.cli.buckets import bucket_options, bucket_settings, follow
+from tnats.cli.config_options import STORAGE
 from tnats.cli.files import FileReader, FileWriter, open_new
 from tnats.cli.jetstream import (
     CommandGroup,
@@ -16,13 +20,13 @@ from tnats.cli.jetstream import (
     jetstream_options,
     names_option,
 )
+from tnats.cli.listing import Table, print_list, print_names
 from tnats.cli.output import json_option, note, print_json, progress_bar, write_bytes
 from tnats.cli.pub import parse_headers
 from tnats.cli.stream_backup import progress_option
-from tnats.cli.stream_config import choice
-from tnats.cli.tables import print_facts, print_table
-from tnats.cli.values import DURATION, PAIR, SIZE, show_count, show_duration, show_flag, show_size, show_time
-from tnats.client.jetstream import JetStream, Placement, Storage
+from tnats.cli.tables import print_facts
+from tnats.cli.values import DURATION, SIZE, show_count, show_duration, show_flag, show_size, show_time
+from tnats.client.jetstream import JetStream
 from tnats.client.object_store import (
     ObjectInfo,
     ObjectMeta,
@@ -35,11 +39,10 @@ from tnats.client.object_store import (
     store_names,
 )
 from tnats.client.object_store.info import CHUNK_BYTES
+from tnats.client.object_store.store import Status
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
-
-STORAGE, to_storage = choice(Storage)
 
 
 @click.group("object", cls=CommandGroup)
@@ -56,39 +59,12 @@ def command() -> None:
 @click.option("--ttl", type=DURATION, default="0", help="How long objects are kept.")
 @click.option("--storage", type=STORAGE, default="file", show_default=True, help="Where objects are kept.")
 @click.option("--replicas", default=1, show_default=True, help="Copies in a cluster.")
-@click.option("--max-bucket-size", type=SIZE, default="-1", help="How many bytes are kept.")
-@click.option("--tags", multiple=True, help="Place it on servers with this tag; may be repeated.")
-@click.option("--cluster", default="", help="Place it in this cluster.")
-@click.option("--compress/--no-compress", default=False, help="Compress its files.")
-@click.option("--metadata", type=PAIR, multiple=True, help="NAME:VALUE of one's own; may be repeated.")
+@bucket_options
 @json_option
 @jetstream_options
-def add(
-    js_session: JetStreamSession,
-    bucket: str,
-    description: str,
-    ttl: int,
-    storage: str,
-    replicas: int,
-    max_bucket_size: int,
-    tags: tuple[str, ...],
-    cluster: str,
-    compress: bool,
-    metadata: tuple[tuple[str, str], ...],
-    as_json: bool,
-) -> int:
+def add(js_session: JetStreamSession, bucket: str, as_json: bool, **given: Any) -> int:
     """Make the object store BUCKET."""
-    config = StoreConfig(
-        bucket,
-        description=description,
-        ttl_s=ttl / SECOND_NS,
-        bytes_max=max_bucket_size,
-        storage=to_storage(storage),
-        replicas=replicas,
-        compressed=compress,
-        placement=Placement(cluster, list(tags)) if cluster or tags else None,
-        metadata=dict(metadata),
-    )
+    config = StoreConfig(bucket, **bucket_settings(**given))
 
     async def work(js: JetStream) -> None:
         await show_status(await create_store(js, config), as_json)
@@ -151,37 +127,41 @@ async def list_stores(js: JetStream, only_names: bool, as_json: bool) -> None:
     """Print all stores."""
     names = sorted(await store_names(js))
     if only_names:
-        for name in names:
-            click.echo(name)
+        print_names(names)
         return
-    statuses = [await (await open_store(js, name)).status() for name in names]
-    if as_json:
-        for found in statuses:
-            print_json(to_object(found.info))
-    elif statuses:
-        rows = [
-            [found.config.name, found.config.description, show_size(found.bytes), show_time(found.info.created_ns)]
-            for found in statuses
-        ]
-        print_table("Object stores", ["Store", "Description", "#Size", "Created"], rows)
-    else:
-        note("No object stores")
+    print_list(
+        [await (await open_store(js, name)).status() for name in names],
+        as_json,
+        title="Object stores",
+        record=lambda found: to_object(found.info),
+        table=store_rows,
+        nothing="No object stores",
+    )
+
+
+def store_rows(statuses: Sequence[Status]) -> Table:
+    """The table of all stores."""
+    rows = [
+        [found.config.name, found.config.description, show_size(found.bytes), show_time(found.info.created_ns)]
+        for found in statuses
+    ]
+    return ["Store", "Description", "#Size", "Created"], rows
 
 
 async def list_objects(store: ObjectStore, only_names: bool, as_json: bool) -> None:
     """Print the objects of a store."""
     infos = await store.list()
     if only_names:
-        for found in infos:
-            click.echo(found.name)
-    elif as_json:
-        for found in infos:
-            print_json(object_record(found))
-    elif infos:
-        rows = [[found.name, show_size(found.size), show_time(found.mtime_ns), link_text(found)] for found in infos]
-        print_table(f"Object store {store.bucket}", ["Name", "#Size", "Time", "Link"], rows)
-    else:
-        note(f"No objects in store {store.bucket}")
+        print_names(found.name for found in infos)
+        return
+    print_list(
+        infos,
+        as_json,
+        title=f"Object store {store.bucket}",
+        record=object_record,
+        table=object_rows,
+        nothing=f"No objects in store {store.bucket}",
+    )
 
 
 @command.command("seal")
@@ -343,21 +323,16 @@ def rm(js_session: JetStreamSession, bucket: str, name: str | None, force: bool)
 def watch(js_session: JetStreamSession, bucket: str, updates_only: bool, count: int, as_json: bool) -> int:
     """Print the objects of BUCKET and what happens to them, until interrupted."""
 
+    def show(found: ObjectInfo) -> None:
+        if as_json:
+            print_json(object_record(found))
+        else:
+            verb = "DEL" if found.deleted else "PUT"
+            click.echo(f"[{show_time(found.mtime_ns)}] {verb} {bucket} > {found.name}: {show_size(found.size)}")
+
     async def work(js: JetStream) -> None:
         store = await open_store(js, bucket)
-        shown = 0
-        async with store.watch(updates_only=updates_only) as infos:
-            async for found in infos:
-                if found is None:
-                    continue
-                if as_json:
-                    print_json(object_record(found))
-                else:
-                    verb = "DEL" if found.deleted else "PUT"
-                    click.echo(f"[{show_time(found.mtime_ns)}] {verb} {bucket} > {found.name}: {show_size(found.size)}")
-                shown += 1
-                if shown == count:
-                    break
+        await follow(store.watch(updates_only=updates_only), count, show)
 
     return js_session.run(work)
 
@@ -386,6 +361,12 @@ def show_object(info: ObjectInfo, as_json: bool) -> None:
     ]
     sections = [("", facts), ("Headers", headers), ("Metadata", sorted(info.metadata.items()))]
     print_facts(f"Object {info.name} of store {info.bucket}", sections)
+
+
+def object_rows(infos: Sequence[ObjectInfo]) -> Table:
+    """The table of a store's objects."""
+    rows = [[found.name, show_size(found.size), show_time(found.mtime_ns), link_text(found)] for found in infos]
+    return ["Name", "#Size", "Time", "Link"], rows
 
 
 def link_text(info: ObjectInfo) -> str:

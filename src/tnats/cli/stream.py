@@ -6,6 +6,8 @@ from typing import Any, BinaryIO
 
 import click
 
+from tnats.cli.config_options import read_config
+from tnats.cli.edit import dry_run_option, is_change_wanted
 from tnats.cli.jetstream import (
     CommandGroup,
     JetStreamSession,
@@ -15,10 +17,11 @@ from tnats.cli.jetstream import (
     jetstream_options,
     names_option,
 )
+from tnats.cli.listing import print_list, print_names
 from tnats.cli.output import json_option, note, print_json
 from tnats.cli.stream_backup import backup, restore
-from tnats.cli.stream_config import configure, read_config, stream_options
-from tnats.cli.stream_show import changes, print_stored, print_stream, stored_record, stream_rows
+from tnats.cli.stream_config import configure, stream_options
+from tnats.cli.stream_show import print_stored, print_stream, stored_record, stream_rows
 from tnats.cli.tables import print_table
 from tnats.cli.values import DURATION, show_count
 from tnats.client.jetstream import JetStream, MessageNotFound, StreamConfig, StreamInfo
@@ -44,17 +47,16 @@ def ls(js_session: JetStreamSession, subject: str, only_names: bool, as_json: bo
 
     async def work(js: JetStream) -> None:
         if only_names:
-            for name in sorted(await js.stream_names(subject=subject)):
-                click.echo(name)
+            print_names(sorted(await js.stream_names(subject=subject)))
             return
-        infos = sorted(await js.stream_infos(subject=subject), key=lambda info: info.config.name)
-        if as_json:
-            for info in infos:
-                print_json(to_object(info))
-        elif infos:
-            print_table("Streams", *stream_rows(infos, js.client.runtime.clock.wall_ns()))
-        else:
-            note("No streams")
+        print_list(
+            sorted(await js.stream_infos(subject=subject), key=lambda info: info.config.name),
+            as_json,
+            title="Streams",
+            record=to_object,
+            table=lambda infos: stream_rows(infos, js.client.runtime.clock.wall_ns()),
+            nothing="No streams",
+        )
 
     return js_session.run(work)
 
@@ -103,7 +105,7 @@ def add(js_session: JetStreamSession, stream: str, config_file: BinaryIO | None,
 @command.command("edit")
 @click.argument("stream")
 @stream_options(editing=True)
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@dry_run_option
 @force_option
 @json_option
 @jetstream_options
@@ -126,15 +128,10 @@ def edit(
             config = read_config(StreamConfig, config_file)
             config.name = stream
         configure(config, given)
-        lines = changes(before, to_object(config))
-        for line in lines:
-            note(line)
-        if not lines:
-            note("Nothing would change" if dry_run else "Nothing changes")
-        if dry_run or not lines:
-            return
-        confirm(f"Change stream {stream}?", force=force)
-        show(await handle.update(config), as_json)
+        question = f"Change stream {stream}?"
+        nothing = "Nothing would change" if dry_run else "Nothing changes"
+        if is_change_wanted(before, config, question, dry_run=dry_run, force=force, nothing=nothing):
+            show(await handle.update(config), as_json)
 
     return js_session.run(work)
 
@@ -245,8 +242,7 @@ def subjects(js_session: JetStreamSession, stream: str, filter: str, only_names:
         counts = await js.stream(stream).subject_counts(filter)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if only_names:
-            for subject in sorted(counts):
-                click.echo(subject)
+            print_names(sorted(counts))
         elif as_json:
             print_json(dict(ranked))
         elif ranked:

@@ -9,10 +9,10 @@ import click
 import orjson
 
 from tnats import limits
+from tnats.cli.config_options import read_config
 from tnats.cli.files import FileReader, FileWriter, open_new
 from tnats.cli.jetstream import JetStreamSession, jetstream_options
 from tnats.cli.output import json_option, note, print_json, progress_bar
-from tnats.cli.stream_config import read_config
 from tnats.cli.values import SIZE, show_count, show_size
 from tnats.client import ClientError
 from tnats.client.jetstream import JetStream, Placement, StreamConfig, StreamState

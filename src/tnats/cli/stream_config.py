@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import attrs
 import click
 
+from tnats.cli.config_options import Option, apply_options, config_options, words_option
 from tnats.cli.values import DURATION, PAIR, SIZE
 from tnats.client import ClientError
 from tnats.client.jetstream import (
@@ -23,57 +23,8 @@ from tnats.client.jetstream import (
     StreamSource,
     SubjectTransform,
 )
-from tnats.jetstream.api.fields import DecodeError, decode
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def choice(words: Any, **others: Any) -> tuple[click.Choice[str], Callable[[str], Any]]:
-    """The type of an option that names a word of an enum, and the way to it; `others` are further spellings."""
-    table = {word.value: word for word in words if word.value} | others
-    return click.Choice(list(table)), table.__getitem__
-
-
-def same(value: Any) -> Any:
-    """Options whose value is the field's."""
-    return value
-
-
-@attrs.frozen
-class Option:
-    """One option. `convert` makes the field's value out of the option's; `editable`: also for `stream edit`."""
-
-    flags: str
-    field: str
-    type: Any
-    help: str
-    convert: Callable[[Any], Any] = same
-    editable: bool = True
-    many: bool = False
-
-    @property
-    def parameter(self) -> str:
-        """The keyword under which click gives the value."""
-        return "set_" + self.flags.split("/")[0].lstrip("-").replace("-", "_")
-
-    def decorate(self, command: F) -> F:
-        """Add it to a command."""
-        is_flag = self.type is bool
-        return click.option(
-            self.flags,
-            self.parameter,
-            type=None if is_flag else self.type,
-            is_flag=is_flag,
-            multiple=self.many,
-            default=None,
-            help=self.help,
-        )(command)
-
-
-def words_option(flags: str, field: str, words: Any, help: str, *, editable: bool = True, **others: Any) -> Option:
-    """An option that names a word of an enum."""
-    kind, convert = choice(words, **others)
-    return Option(flags, field, kind, help, convert, editable)
 
 
 OPTIONS = (
@@ -131,42 +82,10 @@ REMOVALS = (
     click.option("--no-republish", is_flag=True, help="Publish nothing again any more."),
 )
 
-config_file_option = click.option(
-    "--config", "config_file", type=click.File("rb"), help="JSON file with a configuration; options go on top of it."
-)
-
 
 def stream_options(*, editing: bool) -> Callable[[F], F]:
     """Decorator: adds the options; `configure` takes what click makes of them."""
-
-    def decorate(command: F) -> F:
-        for option in reversed((*PARTS, *(REMOVALS if editing else ()))):
-            command = option(command)
-        for row in reversed(OPTIONS):
-            if row.editable or not editing:
-                command = row.decorate(command)
-        return config_file_option(command)
-
-    return decorate
-
-
-def read_config(record: type[Any], file: Any) -> Any:
-    """A record out of a JSON file. Raises ClientError."""
-    try:
-        return decode(record, file.read(), strict=True)
-    except DecodeError as exc:
-        raise ClientError(f"{file.name}: {exc}") from None
-
-
-def apply_options(config: Any, rows: tuple[Option, ...], given: dict[str, Any]) -> None:
-    """Set the fields of `config` whose options were given."""
-    for row in rows:
-        value = given.pop(row.parameter, None)
-        if value is None or (row.many and not value):
-            continue
-        if row.many and row.type is str:
-            value = [part.strip() for text in value for part in text.split(",") if part.strip()]
-        setattr(config, row.field, row.convert(value))
+    return config_options(OPTIONS, (*PARTS, *(REMOVALS if editing else ())), editing=editing)
 
 
 def configure(config: StreamConfig, given: dict[str, Any]) -> None:

@@ -1,11 +1,9 @@
-"""How streams are shown: tables of many, facts of one, and what an edit changes."""
+"""How streams are shown: tables of many, facts of one, and their messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import orjson
 
 from tnats.cli.output import data_record, print_parts
 from tnats.cli.tables import Fact, print_facts
@@ -153,16 +151,6 @@ def state_facts(state: StreamState) -> list[Fact]:
         ("Deleted messages", show_count(state.num_deleted) if state.num_deleted else ""),
         ("Lost messages", f"{len(lost.msgs):,} ({show_size(lost.bytes)})" if lost else ""),
         ("Active consumers", show_count(state.consumer_count)),
-    ]
-
-
-def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """A line for each field that differs."""
-    keys = list(dict.fromkeys((*before, *after)))
-    return [
-        f"{key}: {orjson.dumps(before.get(key)).decode()} -> {orjson.dumps(after.get(key)).decode()}"
-        for key in keys
-        if before.get(key) != after.get(key)
     ]
 
 

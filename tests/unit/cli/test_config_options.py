@@ -7,7 +7,8 @@ import click
 import pytest
 
 from tnats.cli import consumer, consumer_config, stream, stream_config
-from tnats.cli.stream_show import changes
+from tnats.cli.config_options import Option
+from tnats.cli.edit import changes
 from tnats.client import ClientError
 from tnats.client.jetstream import AckPolicy, ConsumerConfig, DeliverPolicy, Republish, Retention, StreamConfig
 
@@ -27,7 +28,7 @@ CONSUMER_PARTS = {
     ],
 )
 def test_every_field_has_its_option(
-    record: type[attrs.AttrsInstance], options: tuple[stream_config.Option, ...], parts: set[str]
+    record: type[attrs.AttrsInstance], options: tuple[Option, ...], parts: set[str]
 ) -> None:
     """A field is set by one option, or is among those that are made of several or that nobody sets."""
     fields = [option.field for option in options]
