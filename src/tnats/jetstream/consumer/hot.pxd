@@ -17,7 +17,6 @@ cdef class PendingWindow:
     cpdef Py_ssize_t find(self, long long seq)
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cdef Py_ssize_t lower(self, long long seq)
-    cpdef long long consumer_seq_at(self, Py_ssize_t at)
     cpdef long long sent_at(self, Py_ssize_t at)
     cpdef long long due_at(self, Py_ssize_t at)
     cpdef touch(self, Py_ssize_t at, long long sent_ns)

@@ -117,11 +117,6 @@ class PendingWindow:
                 high = middle
         return low
 
-    def consumer_seq_at(self, at: int) -> int:
-        """The consumer sequence of the message's first delivery."""
-        self.check(at)
-        return self._consumer_seqs[at]
-
     def sent_at(self, at: int) -> int:
         """When it was last sent, wall clock."""
         self.check(at)
