@@ -221,10 +221,7 @@ def seal(js_session: JetStreamSession, stream: str, force: bool) -> int:
     confirm(f"Seal stream {stream}? It cannot be undone.", force=force)
 
     async def work(js: JetStream) -> None:
-        handle = js.stream(stream)
-        config = (await handle.info()).config
-        config.sealed = True
-        await handle.update(config)
+        await js.stream(stream).seal()
 
     return js_session.run(work)
 

@@ -11,6 +11,7 @@ from tnats.cli.values import show_count, show_duration, show_flag, show_size, sh
 from tnats.client.jetstream import StoredMessage, StreamConfig, StreamInfo, StreamState
 from tnats.jetstream.api.messages import ClusterInfo, StreamSourceInfo
 from tnats.jetstream.api.times import format_time
+from tnats.limits import SECOND_NS
 
 
 def stream_rows(
@@ -28,7 +29,7 @@ def stream_rows(
             row += [config.storage.value, show_replicas(info.cluster, config.num_replicas)]
         else:
             row += [info.config.description, show_time(info.created_ns)]
-        rows.append([*row, show_duration(age_ns // 1_000_000_000 * 1_000_000_000, "never" if not age_ns else "now")])
+        rows.append([*row, show_duration(age_ns // SECOND_NS * SECOND_NS, "never" if not age_ns else "now")])
     if detailed:
         columns = ["Stream", "#Messages", "#Size", "#Consumers", "#Deleted", "#Lost", "Storage", "Replicas", "#Last"]
     else:

@@ -85,6 +85,12 @@ class Stream:
         """Change it to this configuration. Raises StreamNotFound, ApiError."""
         return await self._api.ask(f"STREAM.UPDATE.{self.name}", config, StreamInfo)
 
+    async def seal(self) -> None:
+        """Make it read-only, for good. Raises StreamNotFound, ApiError."""
+        config = (await self.info()).config
+        config.sealed = True
+        await self.update(config)
+
     async def delete(self) -> None:
         """Remove it with all its messages and consumers. Raises StreamNotFound."""
         await self._api.ask(f"STREAM.DELETE.{self.name}", None, Success)

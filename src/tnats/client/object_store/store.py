@@ -237,9 +237,7 @@ class ObjectStore:
 
     async def seal(self) -> None:
         """Make the store read-only, for good."""
-        config = (await self._stream.info()).config
-        config.sealed = True
-        await self._stream.update(config)
+        await self._stream.seal()
 
     async def status(self) -> Status:
         """Settings and size."""
