@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tnats.broker.account import Account
-from tnats.broker.hot import Exchange, Funnel, Inbox, Message, Origin, Subscription
+from tnats.broker.hot import Exchange, Funnel, Inbound, Inbox, Message, Origin, Subscription
 
 
 class InternalClient:
@@ -90,7 +90,7 @@ class InternalClient:
         asker = self.inbox.asked.get(reply) if isinstance(self.inbox, Funnel) else None
         if asker is not None:
             subject, origin = asker
-            if origin.owner is not None and getattr(origin, "no_responders", False):
+            if isinstance(origin, Inbound) and origin.owner is not None and origin.no_responders:
                 origin.owner.on_no_responders(subject, reply)
 
     def close(self) -> None:
