@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
-from tests.conformance.jetstream_talk import Talk, Told
+from tests.conformance.jetstream_talk import Talk, Told, encoded
 
 S = 1_000_000_000
 """A second in nanoseconds."""
@@ -63,8 +62,7 @@ def ear(talk: Talk) -> str:
 def ask(talk: Talk, body: object = None, consumer: str = "C", stream: str = "S") -> str:
     """Send a pull request; the inbox on which to hear."""
     inbox = ear(talk)
-    data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    talk.say(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", data, reply=inbox)
+    talk.say(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", encoded(body), reply=inbox)
     return inbox
 
 

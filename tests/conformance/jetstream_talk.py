@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 import orjson
-from tests.conformance.test_differential import real_server
+from tests.conformance.nats_server import real_server
 from tests.live.server_process import serve
 
 PATIENCE_S = 20.0
@@ -358,11 +358,10 @@ def clear(port: int) -> None:
 def both_servers(folder: Path, more: str = "") -> Iterator[Servers]:
     """nats-server and ours with JetStream."""
     with (
-        real_server(folder, CONFIG % orjson.dumps(str(folder / "real")).decode() + more) as real_port,
+        real_server(folder, CONFIG % orjson.dumps(str(folder / "real")).decode() + more) as real,
         serve(folder, CONFIG % "store" + more) as ours,
     ):
-        wait_for_port(real_port)
-        yield Servers(real_port, ours.port)
+        yield Servers(real.port, ours.port)
 
 
 def wait_for_port(port: int) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import nats
 import pytest
 from nats.aio.client import Client
+from tests.conformance.nats_server import real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
-from tests.conformance.test_differential import real_server
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import serve
 
@@ -26,9 +26,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder: Path = tmp_path_factory.mktemp("servers")
     with (
         serve(folder, JETSTREAM.format("ours")) as ours,
-        real_server(folder, JETSTREAM.format(folder / "theirs")) as port,
+        real_server(folder, JETSTREAM.format(folder / "theirs")) as theirs,
     ):
-        yield {"ours": ours.url, "theirs": f"nats://127.0.0.1:{port}"}
+        yield {"ours": ours.url, "theirs": theirs.url}
 
 
 async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:

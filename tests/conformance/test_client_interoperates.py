@@ -18,8 +18,8 @@ import trio
 from nats.js import JetStreamContext
 from nats.js import api as nats_api
 from nats.js.errors import KeyNotFoundError
+from tests.conformance.nats_server import RealServer, real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
-from tests.conformance.test_client_against_nats_server import RealServer, real_server
 from tests.conformance.test_nats_py import run
 from tests.live.server_process import ServerProcess, serve
 

@@ -14,15 +14,13 @@ import json
 import os
 import re
 import socket
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.conformance.differential_talk import FENCE, Talker, Turn
-from tests.conformance.programs import NATS_SERVER
+from tests.conformance.nats_server import real_server
 from tests.live.server_process import serve
 
 COUNT = int(os.environ.get("TNATS_DIFFERENTIAL_COUNT", "60"))
@@ -56,22 +54,6 @@ INFO = re.compile(rb"INFO (\{.*?\}) ?\r\n")
 INFO_KEYS = ("headers", "auth_required", "max_payload", "connect_info", "remote_account", "proto", "tls_required")
 PUBLISH_SUBJECT = b"-ERR 'Invalid Publish Subject'\r\n"
 SUBSCRIPTION_DENIED = re.compile(rb'-ERR .Permissions Violation for Subscription to "(.*?)"(?!, too many)')
-
-
-@contextmanager
-def real_server(folder: Path, config: str) -> Iterator[int]:
-    """nats-server; its port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    path = folder / "real.conf"
-    path.write_text(f'listen: "127.0.0.1:{port}"\n{config}\n')
-    process = subprocess.Popen([NATS_SERVER, "-c", str(path)], stderr=subprocess.DEVNULL)
-    try:
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Client:
@@ -203,11 +185,11 @@ def _without_names(found: re.Match[bytes]) -> bytes:
 def test_both_servers_say_the_same(name: str, tmp_path: Path) -> None:
     """Whatever clients say, in whatever pieces, every client hears from ours what it hears from nats-server."""
     config, users = CONFIGS[name]
-    with real_server(tmp_path, config) as real_port, serve(tmp_path, config) as ours:
+    with real_server(tmp_path, config) as real, serve(tmp_path, config) as ours:
         for seed in range(SEED, SEED + COUNT):
             turns = Talker(seed, users, STRANGENESS).conversation()
             for patience_s, gap_s in PACES:
-                wanted = converse(real_port, turns, patience_s, gap_s)
+                wanted = converse(real.port, turns, patience_s, gap_s)
                 got = converse(ours.port, turns, patience_s, gap_s)
                 if got == wanted:
                     break

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.conformance.programs import NATS_SERVER
+from tests.conformance.nats_server import real_server
 from tests.golden.test_protocol import FOLDER, Conversation, converse, parse
 
 PING = b"PING\r\n"
 
 
-def with_real_server(conversation: Conversation, tmp_path: Path) -> list[tuple[str, str, str]]:
+def with_real_server(conversation: Conversation, port: int) -> list[tuple[str, str, str]]:
     """The steps with the answers of nats-server, in real time. Its PINGs are not shown: when they come is chance."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    config = tmp_path / "golden.conf"
-    config.write_text(f'listen: "127.0.0.1:{port}"\n{conversation.config}')
-    server = subprocess.Popen([NATS_SERVER, "-c", str(config)], stderr=subprocess.DEVNULL)
     sockets: dict[str, socket.socket] = {}
 
     async def send(name: str, data: bytes) -> None:
         if name not in sockets:
-            sockets[name] = connect(port)
+            sockets[name] = socket.create_connection(("127.0.0.1", port))
         try:
             sockets[name].sendall(data)
         except OSError:
@@ -53,22 +46,9 @@ def with_real_server(conversation: Conversation, tmp_path: Path) -> list[tuple[s
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     finally:
-        server.terminate()
-        server.wait()
         for one in sockets.values():
             one.close()
     raise AssertionError("nothing here waits")
-
-
-def connect(port: int) -> socket.socket:
-    deadline = time.monotonic() + 5
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -76,4 +56,5 @@ def connect(port: int) -> socket.socket:
 def test_conversations_with_nats_server(path: Path, tmp_path: Path) -> None:
     """nats-server says what the file says."""
     for conversation in parse(path.read_text()):
-        assert with_real_server(conversation, tmp_path) == conversation.steps, conversation.title
+        with real_server(tmp_path, conversation.config) as server:
+            assert with_real_server(conversation, server.port) == conversation.steps, conversation.title

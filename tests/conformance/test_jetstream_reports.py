@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from tests.conformance.jetstream_talk import CONFIG, Talk, wait_for_port
-from tests.conformance.test_differential import real_server
+from tests.conformance.jetstream_talk import CONFIG, Talk
+from tests.conformance.nats_server import free_port, real_server
 from tests.live.server_process import serve
 
 NOT_THERE = {".limits.default_max_consumers", ".config.sync_always", ".config.sync_interval", ".config.compress_ok"}
@@ -35,13 +34,10 @@ HEALTH = [
 def monitors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     """Monitoring ports of nats-server and of ours, each with a few streams and consumers."""
     folder: Path = tmp_path_factory.mktemp("servers")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        real_monitor = probe.getsockname()[1]
-    real = CONFIG % json.dumps(str(folder / "real")) + f'\nhttp: "127.0.0.1:{real_monitor}"'
-    with real_server(folder, real) as port, serve(folder, CONFIG % "store" + '\nhttp: "127.0.0.1:-1"') as ours:
-        wait_for_port(port)
-        for one in (port, ours.port):
+    real_monitor = free_port()
+    config = CONFIG % json.dumps(str(folder / "real")) + f'\nhttp: "127.0.0.1:{real_monitor}"'
+    with real_server(folder, config) as real, serve(folder, CONFIG % "store" + '\nhttp: "127.0.0.1:-1"') as ours:
+        for one in (real.port, ours.port):
             talk = Talk(one)
             talk.create("A", max_bytes=100_000)
             talk.create("M", storage="memory", subjects=["m"])

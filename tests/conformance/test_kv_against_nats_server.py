@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.test_client_against_nats_server import RealServer, real_server
+from tests.conformance.nats_server import RealServer, real_server
 from tests.live.kv_scenes import *  # noqa: F403 - the tests themselves
 
 

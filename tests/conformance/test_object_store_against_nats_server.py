@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.test_client_against_nats_server import RealServer, real_server
+from tests.conformance.nats_server import RealServer, real_server
 from tests.live.object_store_scenes import *  # noqa: F403 - the tests themselves
 
 
