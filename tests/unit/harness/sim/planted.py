@@ -24,7 +24,9 @@ from tnats.runtime.sim.conn import SimConn
 from tnats.runtime.sim.disk import SimDisk
 from tnats.storage import store as store_module
 from tnats.storage.commit_log import LocalLog
+from tnats.storage.hot import Record
 from tnats.storage.journal import Journal, Ticket
+from tnats.storage.segment import pack
 from tnats.storage.store import Store
 
 Patch = tuple[object, str, object]
@@ -169,12 +171,14 @@ async def ignore_sync_errors(self: Journal) -> bool:
     return True
 
 
-def ignore_write_errors(self: Journal, part: Any, packed: bytearray) -> None:
+def ignore_write_errors(self: Journal, part: Any, records: list[Record]) -> list[int]:
+    packed, offsets = pack(records, part.end, part.header.seed, part.durable, part.cipher)
     try:
         part.file.pwrite([packed], part.end)
     except DiskError:
         pass
     part.end += len(packed)
+    return offsets
 
 
 def no_promise(self: Journal, part: Any) -> bool:
