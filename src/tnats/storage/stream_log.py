@@ -285,7 +285,7 @@ class StreamLog:
                 if self.keys is not None:
                     await self._write_held()
                     return
-                while size := self._write_some(WRITE_NOWAIT_MAX):
+                while size := self._write_some(max(WRITE_NOWAIT_MAX, self._waiting_count // 2)):
                     await self._room(size)
                     await trio.lowlevel.checkpoint()  # others get their turn between batches
             except StorageError as exc:
@@ -304,6 +304,13 @@ class StreamLog:
             count_max -= self._write_front(current, count_max)
             size = self._next_size()
         return size
+
+    @property
+    def _waiting_count(self) -> int:
+        """About how many messages stand in memory. The further behind, the more is written at a time: publishers may
+        bring more between two turns of the writing task than it would write in one, and it would never catch up.
+        """
+        return self.index.last - self._held.first
 
     def _next_size(self) -> int:
         """Room that the next message in memory takes at most; 0 when there is none."""
