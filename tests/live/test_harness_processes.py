@@ -23,7 +23,7 @@ from tnats.runtime.live import live_runtime
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
 
 HOLDER = """
-import os, subprocess, sys, trio
+import os, signal, subprocess, sys, trio
 from tnats.harness.real.stores import missing_for_mount, open_fault_fs
 from tnats.harness.real.workplace import open_workplace
 
@@ -38,6 +38,7 @@ async def main():
         print(process.pid, workplace.directory, "-", flush=True)
         await trio.sleep_forever()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
 trio.run(main)
 """
 
