@@ -10,7 +10,15 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-HOT = ["tnats.broker.hot", "tnats.storage.hot", "tnats.jetstream.consumer.hot"]
+HOT = [
+    "tnats.broker.hot.outbound",
+    "tnats.broker.hot.message",
+    "tnats.broker.hot.plan",
+    "tnats.broker.hot.publisher",
+    "tnats.broker.hot.inbound",
+    "tnats.storage.hot",
+    "tnats.jetstream.consumer.hot",
+]
 
 wanted = os.environ.get("TNATS_BUILD_SPEEDUPS", "auto")
 

@@ -50,7 +50,7 @@ def _interpreted_broker() -> type[Broker]:
     try:
         with _without_modules("tnats.broker"):
             module = importlib.import_module("tnats.broker.broker")
-            assert importlib.import_module("tnats.broker.hot").__file__.endswith("hot.py")
+            assert importlib.import_module("tnats.broker.hot.plan").__file__.endswith("plan.py")
             return module.Broker  # type: ignore[no-any-return]
     finally:
         if before is None:

@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.runtime.sim": (API, "tnats.runtime.sim", "tnats.runtime.disk_errors", "trio"),
     "tnats.storage": (API, "trio", "crc32c", "cryptography", "zstandard"),
     "tnats.broker": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
-    "tnats.broker.hot": ("tnats.broker", "tnats.memory", "tnats.subjects", API, "cython"),
+    "tnats.broker.hot": ("tnats.broker", "tnats.memory", "tnats.subjects", "tnats.wire.bundle", API, "cython"),
     "tnats.storage.hot": ("tnats.storage", "crc32c", "cython"),
     "tnats.accounts": ("tnats.broker", "tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
     "tnats.cluster": (

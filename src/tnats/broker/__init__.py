@@ -1,7 +1,1 @@
-"""Core messaging: connections in, plans, deliveries out. Start at `broker.Broker`; the hot loop is `hot.py`."""
-
-from __future__ import annotations
-
-from tnats import speedups
-
-speedups.select("tnats.broker.hot")
+"""Core messaging: connections in, plans, deliveries out. Start at `broker.Broker`; the hot loop is in `hot`."""

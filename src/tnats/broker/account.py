@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tnats.broker.hot import Funnel, Plan, Subscription
-from tnats.broker.plan import NOWHERE, PlanTable, special_plan
+from tnats.broker.hot.message import Funnel, Subscription
+from tnats.broker.hot.plan import Plan
+from tnats.broker.plan_table import NOWHERE, PlanTable, special_plan
 from tnats.errors import ensure
 from tnats.subjects.draw import Draw
 from tnats.subjects.mappings import Mapping, find_mapping

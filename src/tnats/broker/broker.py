@@ -23,7 +23,8 @@ from tnats.auth.users import GLOBAL_ACCOUNT, ConnectionType
 from tnats.broker.account import Account, Traffic
 from tnats.broker.closed import ClosedRing
 from tnats.broker.connection import Connection
-from tnats.broker.hot import Exchange, Message
+from tnats.broker.hot.message import Message
+from tnats.broker.hot.outbound import Exchange
 from tnats.broker.internal import InternalClient
 from tnats.broker.keepalive import KeepAlive
 from tnats.broker.options import BrokerOptions, fixed_differences

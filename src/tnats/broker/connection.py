@@ -25,9 +25,12 @@ import trio
 from tnats.auth.users import Admitted, BcryptCheck, ConnectionType, Outcome, Refusal, Refused
 from tnats.broker.account import Account, Traffic
 from tnats.broker.control import WITHOUT_ARGUMENTS, Verb, could_begin_verb, split_verb
-from tnats.broker.hot import Inbound, Outbound, Plan, Subscription
+from tnats.broker.hot.inbound import Inbound
+from tnats.broker.hot.message import Subscription
+from tnats.broker.hot.outbound import Outbound
+from tnats.broker.hot.plan import Plan
 from tnats.broker.identity import Identity, Publishing
-from tnats.broker.plan import DENIED, special_plan
+from tnats.broker.plan_table import DENIED, special_plan
 from tnats.errors import ensure
 from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
 from tnats.limits import (

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tnats.broker.account import Account
-from tnats.broker.hot import Exchange, Funnel, Inbound, Inbox, Message, Origin, Subscription
+from tnats.broker.hot.inbound import Inbound
+from tnats.broker.hot.message import Funnel, Inbox, Message, Origin, Subscription
+from tnats.broker.hot.outbound import Exchange
 
 
 class InternalClient:
@@ -67,20 +69,20 @@ class InternalClient:
     def publish(self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b"") -> int:
         """Publish, with a raw header block or none; how many subscribers it reached."""
         plan = self.account.plans.find(subject)
-        return self.origin.publish(plan, reply, len(headers), headers + payload if headers else payload)
+        return plan.publish(self.origin, reply, len(headers), headers + payload if headers else payload)
 
     def publish_all(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         """Publish (subject, payload) pairs in order."""
-        find, publish = self.account.plans.find, self.origin.publish
+        find, origin = self.account.plans.find, self.origin
         last, plan = b"", None
         for subject, payload in messages:
             if plan is None or subject != last:
                 plan, last = find(subject), subject
-            publish(plan, b"", 0, payload)
+            plan.publish(origin, b"", 0, payload)
 
     def send_bundle(self, target: bytes, bundle: bytearray) -> int:
         """Publish to the subscribers of `target` messages that show their own subjects; how many deliveries it was."""
-        return self.origin.publish_bundle(self.account.plans.find(target), bundle)
+        return self.account.plans.find(target).publish_bundle(self.origin, bundle)
 
     def refuse(self, reply: bytes) -> None:
         """Tell the publisher of a message with this reply subject, in the bundle that just came, that nobody answers.

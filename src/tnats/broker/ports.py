@@ -11,7 +11,9 @@ from tnats.auth.users import ConnectionType, Outcome
 from tnats.wire.connect import ConnectOptions
 
 if TYPE_CHECKING:
-    from tnats.broker.hot import Inbox, Message, Origin, Outbound, Plan, Subscription
+    from tnats.broker.hot.message import Inbox, Message, Origin, Subscription
+    from tnats.broker.hot.outbound import Outbound
+    from tnats.broker.hot.plan import Plan
 
 
 # ------------------------------------------------------------------ hot loop to connection

@@ -15,7 +15,7 @@ from tnats.subjects.tokens import to_text
 
 if TYPE_CHECKING:
     from tnats.broker.connection import Connection
-    from tnats.broker.hot import Subscription
+    from tnats.broker.hot.message import Subscription
 
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket", "MQTT": "mqtt", "MQTT_WS": "mqtt", "IN_PROCESS": "nats"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tnats.auth.users import GLOBAL_ACCOUNT
 from tnats.broker.account import Account
 from tnats.broker.broker import Broker
-from tnats.broker.hot import Subscription
+from tnats.broker.hot.message import Subscription
 from tnats.broker.internal import InternalClient
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.options import JetStreamOptions

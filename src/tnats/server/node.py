@@ -21,8 +21,8 @@ import attrs
 import trio
 
 from tnats import NATS_VERSION, __version__, speedups
-from tnats.broker import hot
 from tnats.broker.broker import Broker
+from tnats.broker.hot import inbound as hot_loop
 from tnats.errors import TnatsError, sole_cause
 from tnats.runtime.api import Address, DiskError, Listener, NetworkError, Runtime, SignalReceiver
 from tnats.server import files, translate
@@ -171,7 +171,7 @@ class Node:
         log.info(f"  ID:       {self.server_id}")
         if options.config_file:
             log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
-        if not speedups.is_compiled(hot):
+        if not speedups.is_compiled(hot_loop):
             log.warn("Running interpreted, several times slower: tnats was installed without a C compiler")
         for warning in (*options.warnings, *start_warnings(options)):
             log.warn(str(warning))

@@ -17,7 +17,7 @@ from tnats.auth.users import ConnectionType
 from tnats.broker.account import Account
 from tnats.broker.broker import Broker
 from tnats.broker.connection import Connection, State
-from tnats.broker.hot import Subscription
+from tnats.broker.hot.message import Subscription
 from tnats.limits import CONTROL_LINE_BYTES_MAX
 from tnats.runtime.api import Buffer, Conn
 from tnats.server.log import ServerLog

@@ -1,7 +1,7 @@
 """The client protocol outside the hot loop: rules for arguments, encoding, and parsing what a server sends.
 
-The server's own scan of PUB and its like is `broker/hot.py`; it falls back on the argument rules here. The other
-direction (MSG, HMSG, INFO, ...) is read by `ServerParser`, for the client library and for tests.
+The server's own scan of PUB and its like is `broker/hot/publisher.py`; it falls back on the argument rules here. The
+other direction (MSG, HMSG, INFO, ...) is read by `ServerParser`, for the client library and for tests.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from tests.unit.broker.stage import Stage, broker_options, play
 from tnats.auth.permissions import Permissions, SubjectPermission
 from tnats.auth.users import Authenticator, Credentials, User
 from tnats.broker.connection import Connection
-from tnats.broker.hot import Inbound, Outbound
+from tnats.broker.hot.inbound import Inbound
+from tnats.broker.hot.outbound import Outbound
 from tnats.broker.snapshot import ConnectionSnapshot, sublist_snapshot
 from tnats.errors import TnatsError
 from tnats.limits import KIB, SECOND_NS

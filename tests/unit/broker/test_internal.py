@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.broker.stage import Stage, play
 
-from tnats.broker.hot import Message
+from tnats.broker.hot.message import Message
 from tnats.broker.internal import InternalClient
 from tnats.limits import SETTLE_ROUNDS_MAX
 

@@ -8,7 +8,9 @@ import pytest
 from tests.unit.broker.stage import Stage, play
 
 from tnats.broker.account import Account
-from tnats.broker.hot import Exchange, Origin, Plan, Subscription
+from tnats.broker.hot.message import Origin, Subscription
+from tnats.broker.hot.outbound import Exchange
+from tnats.broker.hot.plan import Plan
 from tnats.broker.internal import InternalClient
 from tnats.limits import PLAN_CELLS_MAX
 from tnats.subjects.draw import Draw
@@ -27,7 +29,7 @@ class Bench:
 
     def reach(self, subject: bytes) -> int:
         """How many a message on `subject` reaches."""
-        return self.origin.publish(self.account.find_plan(subject), b"", 0, b"x")
+        return self.account.find_plan(subject).publish(self.origin, b"", 0, b"x")
 
     def is_stale(self, plan: Plan) -> bool:
         return plan.epoch != plan.cell.number

@@ -14,7 +14,7 @@ import attrs
 
 from tnats.broker.account import Account
 from tnats.broker.connection import Connection
-from tnats.broker.plan import PlanTable
+from tnats.broker.plan_table import PlanTable
 from tnats.client.link import Link
 from tnats.client.outbound import Outbound
 from tnats.client.subscription import Subscription

@@ -26,7 +26,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tnats.broker.hot import STALE_EPOCH, Epoch, KnownPlans, Message, Origin, Plan, Subscription, Target
+from tnats.broker.hot.message import Message, Origin, Subscription
+from tnats.broker.hot.plan import STALE_EPOCH, Epoch, KnownPlans, Plan, Target
 from tnats.limits import FAMILIES_MAX, FAMILY_TARGETS_MAX, PLAN_CELL_BYTES_MAX, PLAN_CELLS_MAX, PLANS_MAX
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.sublist import Matches, Sublist
