@@ -48,11 +48,14 @@ KINDS: Mapping[str, Kind] = {
     "D_TRUNC": Kind("cut the tail off one drawn file", ("targets", "files", "stop", "down_ns")),
     "D_WIPE": Kind("remove the data directory of a stopped node", ("targets", "down_ns")),
     "N_PART": Kind("blackhole between groups of nodes", ("kind", "targets", "for_ns")),
-    # carried out by the simulated half alone so far; `tnats.harness.sim` says how
     "N_ASYM": Kind("one direction between groups of nodes is lost", ("targets", "way", "for_ns")),
-    "N_REJECT": Kind("resets and refusals between groups of nodes", ("targets", "for_ns")),
     "N_DELAY": Kind("everything takes longer", ("targets", "added_ns", "jitter_ns", "for_ns")),
     "N_SLOW": Kind("few bytes a second", ("targets", "rate_count", "for_ns")),
+    "M_REMOVE": Kind("remove a node from the cluster", ("targets",)),
+    "M_ADD": Kind("a removed node joins again", ("targets", "name")),
+    "O_DECOYS": Kind("other streams are made and removed", ("times_count",)),
+    # carried out by the simulated half alone so far; `tnats.harness.sim` says how
+    "N_REJECT": Kind("resets and refusals between groups of nodes", ("targets", "for_ns")),
     "N_RESET": Kind("segments are cut short and reset", ("targets", "permille_count", "for_ns")),
     "N_DROPCONN": Kind("present connections end: one side reset, the other at end of stream", ("targets",)),
     "N_HALFOPEN": Kind("present connections fall silent for ever, new ones until it ends", ("targets", "for_ns")),
@@ -80,8 +83,6 @@ KINDS: Mapping[str, Kind] = {
     "D_ROLLBACK": Kind("the whole disk goes back to what it was", ("targets", "for_ns", "down_ns")),
     "O_RELOAD": Kind("the configuration is read anew", ("targets",)),
     "O_LAMEDUCK": Kind("clients are sent away, then an orderly end and a start", ("targets", "down_ns")),
-    "M_REMOVE": Kind("remove a node from the cluster", ("targets",)),
-    "M_ADD": Kind("a removed node joins again", ("targets", "name")),
 }
 
 
