@@ -160,7 +160,9 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         self.rig.index.remove_before(below)
         for seq, one in self.known.items():
             one.is_removed = one.is_removed or seq < below
-        self.rig.take(self.rig.machine.stream_purged(below, self.rig.now_ns))
+        self.rig.take(self.rig.machine.stream_purged(below, self.rig.now_ns, is_counted=False))
+        state = self.rig.machine.state
+        assert min(state.delivered_stream_seq, state.floor_stream_seq) >= below - 1
         self.hear()
 
     @rule()

@@ -102,6 +102,11 @@ class Acknowledgements:
         elif seq in self._core.state.held:
             self._bound.drop(seq)
 
+    def purged(self, begin_seq: int) -> None:
+        """All messages below `begin_seq` are gone from the stream."""
+        self._forget(self._core.state.pending.seqs_up_to(begin_seq - 1))
+        self._core.op(state.PURGED, begin_seq)
+
     def _sample(self, seq: int, consumer_seq: int, now_ns: int) -> None:
         core = self._core
         at = core.state.pending.find(seq)

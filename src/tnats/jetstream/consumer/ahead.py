@@ -92,10 +92,11 @@ class Ahead:
         if seq <= self._counted_to_seq and self.includes(seq):
             self._count -= 1
 
-    def purged(self, below_seq: int) -> None:
-        """All messages below `below_seq` are gone."""
-        self._scan_seq = max(self._scan_seq, below_seq)
-        self._recount()
+    def purged(self, begin_seq: int, *, is_counted: bool) -> None:
+        """All below `begin_seq` that the filters match are gone. `is_counted`: each was told of as `removed`."""
+        self._scan_seq = max(self._scan_seq, begin_seq)
+        if not is_counted:
+            self._recount()
 
     def includes(self, seq: int) -> bool:
         """Whether a message behind the last delivered one, on a matching subject, will be delivered."""

@@ -210,13 +210,16 @@ class ConsumerMachine:
                 self._ahead.removed(seq)
         return self._done(now_ns)
 
-    def stream_purged(self, below_seq: int, now_ns: int) -> Effects:
-        """All messages below `below_seq` are gone."""
-        for seq in self.state.pending.seqs_up_to(below_seq - 1):
+    def stream_purged(self, begin_seq: int, now_ns: int, *, is_counted: bool) -> Effects:
+        """A purge or a roll-up: all messages below `begin_seq` that it wants are gone. It stands there now.
+
+        `is_counted`: `stream_removed` was told of each.
+        """
+        for seq in [seq for seq in self.state.held if seq < begin_seq]:
             self._acks.gone(seq)
-        for seq in [seq for seq in self.state.held if seq < below_seq]:
-            self._acks.gone(seq)
-        self._ahead.purged(below_seq)
+        if self.state.floor_stream_seq < begin_seq - 1:
+            self._acks.purged(begin_seq)
+        self._ahead.purged(begin_seq, is_counted=is_counted)
         return self._done(now_ns)
 
     @property

@@ -185,9 +185,9 @@ class ConsumerService:
         self._carry_out(self.machine.stream_removed(removed, self.host.mono_ns()))
         self.settle()
 
-    def stream_purged(self, below_seq: int) -> None:
-        """Everything below is gone."""
-        self._carry_out(self.machine.stream_purged(below_seq, self.host.mono_ns()))
+    def stream_purged(self, begin_seq: int, *, is_counted: bool) -> None:
+        """All that it wants below is gone (`ConsumerMachine.stream_purged`)."""
+        self._carry_out(self.machine.stream_purged(begin_seq, self.host.mono_ns(), is_counted=is_counted))
         self.settle()
 
     # ------------------------------------------------------------------ administration

@@ -21,9 +21,9 @@ from tnats.jetstream.consumer.letters import Letter, decode_letters, encode_lett
 
 FORMAT_VERSION = 3
 
-DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED, LETTER_STORED = range(1, 9)
+DELIVERED, ACKED, ACKED_ALL, GIVEN_UP, HELD, RESET, SKIPPED, LETTER_STORED, PURGED = range(1, 10)
 """Kinds of operations: sent (again); acknowledged; acknowledged with all below; no further deliveries; passed over
-for now; begin again at a sequence; gone from the stream; its dead letter is stored."""
+for now; begin again at a sequence; gone from the stream; its dead letter is stored; all below a sequence are gone."""
 
 Op = tuple[int, int, int, int, int]
 """(kind, stream sequence, count, consumer sequence, sent ns); what a kind does not need is 0.
@@ -101,6 +101,8 @@ class ConsumerState:
             self.skip(seq)
         elif kind == LETTER_STORED:
             self.outbox.pop(seq, None)
+        elif kind == PURGED:
+            self.purge(seq)
         else:
             raise InvariantBroken(f"consumer operation of unknown kind {kind}")
 
@@ -152,6 +154,18 @@ class ConsumerState:
         self.held.pop(seq, None)
         if not self.ack(seq):
             self.redelivered.pop(seq, None)
+
+    def purge(self, begin_seq: int) -> None:
+        """All below `begin_seq` are gone from the stream: the consumer goes on there, wherever it was before that."""
+        gone = self.pending.seqs_up_to(begin_seq - 1)
+        if gone:
+            self.pending.remove_run(gone[0], begin_seq - gone[0])
+        for seq in [seq for seq in self.redelivered if seq < begin_seq]:
+            del self.redelivered[seq]
+        for seq in [seq for seq in self.held if seq < begin_seq]:
+            del self.held[seq]
+        self.delivered_stream_seq = max(self.delivered_stream_seq, begin_seq - 1)
+        self._settle_floor()
 
     def hold(self, seq: int) -> None:
         """A message was passed over."""

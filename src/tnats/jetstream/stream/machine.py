@@ -32,6 +32,7 @@ from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedule
 from tnats.jetstream.stream.ttl import TTL_HEADER, Deadlines, is_removal, parse_ttl
 from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
 from tnats.storage.message_run import MessageRun, subjects_of
+from tnats.subjects.tokens import TAIL
 
 
 @attrs.define
@@ -40,6 +41,7 @@ class Applied:
 
     `removed`: (sequence, subject) of single messages; `removed_below`: everything below this is gone, 0 if nothing;
     `removed_count`: messages that went in either way.
+    `purged`: the patterns of purges and roll-ups among it, `>` for everything.
     `previous`: with republishing, the last sequence of each added message's subject before it.
     """
 
@@ -48,6 +50,7 @@ class Applied:
     removed: list[tuple[int, bytes]] = attrs.field(factory=list)
     removed_below: int = 0
     removed_count: int = 0
+    purged: list[bytes] = attrs.field(factory=list)
     previous: list[int] = attrs.field(factory=list)
 
 
@@ -189,8 +192,10 @@ class StreamMachine:
         if not value:
             return
         if value.lower() == ROLLUP_ALL:
+            applied.purged.append(TAIL)
             self._remove_below(seq, applied)
         else:
+            applied.purged.append(subject)
             for old_seq in list(self.store.seqs_of(subject)):
                 if old_seq < seq:
                     self._remove(old_seq, applied)
@@ -245,6 +250,7 @@ class StreamMachine:
     def _apply_purge(self, purge: Purge, applied: Applied) -> None:
         store = self.store
         self.was_purged = True
+        applied.purged.append(purge.pattern or TAIL)
         if not purge.pattern:
             bound = purge.seq or store.last_seq + 1
             if purge.keep:

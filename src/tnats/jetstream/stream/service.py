@@ -55,7 +55,7 @@ from tnats.limits import REPUBLISHINGS_MAX, SECOND_NS, STREAM_FULL_PAUSE_NS, STR
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
-from tnats.subjects.tokens import to_bytes
+from tnats.subjects.tokens import is_subset, to_bytes
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -416,16 +416,19 @@ class StreamService:
 
     def _tell_consumers(self, applied: Applied, entry: Entry) -> None:
         for consumer in self._concerned(applied, entry):
-            if applied.removed_below:
-                consumer.stream_purged(applied.removed_below)
             if applied.removed:
                 consumer.stream_removed(applied.removed)
+            if applied.purged:
+                begin_seq = self._first_wanted(consumer.machine.filters, applied.purged)
+                consumer.stream_purged(begin_seq, is_counted=not applied.removed_below)
+            if isinstance(entry, Purge):
+                consumer.flush()  # who is told of a purge will find every consumer where it stands now
             if applied.next_seq > applied.first_seq:
                 consumer.stream_advanced()
 
     def _concerned(self, applied: Applied, entry: Entry) -> list[ConsumerService]:
         """The consumers that a change matters to. Where there are many, those whose filters match."""
-        if applied.removed_below or len(self.consumers) <= CONSUMERS_TOLD_MAX:
+        if applied.removed_below or isinstance(entry, Purge) or len(self.consumers) <= CONSUMERS_TOLD_MAX:
             return list(self.consumers.values())
         subjects = dict.fromkeys(subject for _, subject in applied.removed)
         if isinstance(entry, Append):
@@ -434,6 +437,15 @@ class StreamService:
         for subject in subjects:
             names.update(dict.fromkeys(self.interest.names(subject)))
         return [self.consumers[name] for name in names if name in self.consumers]
+
+    def _first_wanted(self, filters: tuple[bytes, ...], purged: list[bytes]) -> int:
+        """Where a consumer with these filters stands, at least, when such patterns were purged."""
+        store = self.store
+        seq = store.first_seq
+        for pattern in purged:
+            if filters and all(is_subset(wanted, pattern) for wanted in filters):
+                seq = max(seq, store.next_matching((pattern,), seq) or store.last_seq + 1)
+        return seq
 
     async def _write(self) -> None:
         """Bring messages to their segment files."""
