@@ -61,11 +61,6 @@ def is_public_key(text: str, kind: KeyKind) -> bool:
     return decoded is not None and decoded[0] is kind
 
 
-def encode_seed(kind: KeyKind, seed: bytes) -> str:
-    """The nkey text of a 32-byte private seed for keys of `kind`: 58 characters, `S` first."""
-    return _encode(bytes((_SEED_PREFIX | kind >> 5, (kind & 31) << 3)) + seed)
-
-
 def decode_seed(text: str) -> tuple[KeyKind, bytes] | None:
     """Kind and 32 bytes of a seed nkey, or None if it is none."""
     raw = _decode(text, 2 + _KEY_BYTES)

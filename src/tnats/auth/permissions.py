@@ -215,9 +215,3 @@ class ReplyGrants:
             return False
         self._replies[subject] = (granted_ns, used + 1)
         return True
-
-    def prune(self, now_ns: int) -> None:
-        """Drop what has expired or is used up; worth calling about once a second."""
-        for reply, (granted_ns, used) in list(self._replies.items()):
-            if 0 <= self._expires_ns < now_ns - granted_ns or 0 <= self._max_msgs <= used:
-                del self._replies[reply]

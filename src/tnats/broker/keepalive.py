@@ -48,11 +48,6 @@ class KeepAlive:
             wait_ns += self._draw.below(max(1, wait_ns // 5_000)) * 1_000
         self._schedule(connection, now_ns + wait_ns)
 
-    @property
-    def watched_count(self) -> int:
-        """Deadlines held, those of connections that are gone included."""
-        return len(self._heap)
-
     def forget(self, connection: Connection) -> None:
         self._due_ns.pop(connection.cid, None)
 

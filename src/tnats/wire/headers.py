@@ -17,7 +17,6 @@ from tnats.errors import TnatsError
 VERSION_LINE = b"NATS/1.0"
 EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 _CRLF = b"\r\n"
-_TOKEN_CHARACTERS = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 class HeaderError(TnatsError):
@@ -106,13 +105,6 @@ def set_header(block: bytes, key: bytes, value: bytes) -> bytes:
     # The rest begins with CRLF, like a block after its first line.
     kept = [one for one in rest.split(_CRLF)[1:] if not one.startswith(key + b":")]
     return _CRLF.join((block[:at], line, *kept))
-
-
-def canonical_key(key: bytes) -> bytes:
-    """`key` in MIME canonical form: capitals at the start and after hyphens; unchanged if it is no token."""
-    if not all(byte in _TOKEN_CHARACTERS for byte in key):
-        return key
-    return b"-".join([part.capitalize() for part in key.split(b"-")])
 
 
 def _without(block: bytes, start: bytes) -> bytes:

@@ -108,18 +108,3 @@ def test_a_value_that_would_break_the_block_is_refused(value: bytes) -> None:
     """No value can smuggle in another header."""
     with pytest.raises(HeaderError):
         headers.build_headers([(b"A", value)])
-
-
-@pytest.mark.parametrize(
-    ("key", "canonical"),
-    [
-        (b"nats-trace-dest", b"Nats-Trace-Dest"),
-        (b"TRACEPARENT", b"Traceparent"),
-        (b"x--y-", b"X--Y-"),
-        (b"not a token", b"not a token"),
-        (b"1a-b2", b"1a-B2"),
-    ],
-)
-def test_canonical_key(key: bytes, canonical: bytes) -> None:
-    """Capitals at the start and after hyphens, as MIME readers have it."""
-    assert headers.canonical_key(key) == canonical
