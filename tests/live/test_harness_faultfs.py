@@ -23,8 +23,9 @@ pytestmark = pytest.mark.skipif(missing_for_mount() is not None, reason=str(miss
 
 @asynccontextmanager
 async def mounted(names: str = "posix", write_back_s: float = 0.0) -> AsyncIterator[FaultFs]:
-    async with open_workplace() as workplace, open_fault_fs(workplace, 1, names=names, write_back_s=write_back_s) as fs:
-        yield fs
+    async with open_workplace() as workplace:
+        async with open_fault_fs(workplace, "n1", 1, names=names, write_back_s=write_back_s) as fs:
+            yield fs
     assert not workplace.directory.exists()
 
 

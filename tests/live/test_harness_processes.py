@@ -32,7 +32,7 @@ async def main():
         process = await workplace.start([sys.executable, "-c", "import time; time.sleep(60)"],
                                         log=workplace.directory / "log")
         if missing_for_mount() is None:
-            async with open_fault_fs(workplace, 1, names="posix", write_back_s=0) as store:
+            async with open_fault_fs(workplace, "n1", 1, names="posix", write_back_s=0) as store:
                 print(process.pid, workplace.directory, store.path, flush=True)
                 await trio.sleep_forever()
         print(process.pid, workplace.directory, "-", flush=True)
@@ -156,7 +156,9 @@ async def test_targets_that_are_none(text: str, reason: str) -> None:
     ("arguments", "reason"),
     [
         (["run", "F9", "--target", "tnats"], "unknown finding 'F9'; known: F1, F2, F3, F4, F5, F6"),
-        (["run", "F3", "--target", "tnats"], "F3 needs a cluster of 5 nodes"),
+        (["run", "F3", "--target", "tnats"], "F3 needs a cluster of 5 nodes, and tnats has no clusters yet"),
+        (["run", "F1", "--target", "/bin/false", "--variant", "kill-always"], "did not start as n"),
+        (["run", "F5", "--target", "/bin/false", "--variant", "part-kill"], "did not start as n"),
         (["run", "F2", "--target", "tnats", "--variant", "x"], "no variant 'x'"),
         (["run", "F2", "--target", "tnats", "--profile", "x"], "no profile 'x'"),
         (["run", "F2", "--target", "./x"], "no such program"),

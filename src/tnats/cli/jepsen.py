@@ -18,10 +18,9 @@ from tnats.cli.tables import console as table_console
 from tnats.errors import TnatsError
 from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
-from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.kills import KillsReport, run_kills
-from tnats.harness.real.results import faults_done, save, seen_now, summary
+from tnats.harness.real.results import faults_done, save, seen_by_node, seen_now, summary
 from tnats.harness.real.run import Report, run_variant
 from tnats.harness.real.targets import Target, find_target
 from tnats.runtime.api import Runtime
@@ -53,7 +52,7 @@ def list_findings(directory: str | None, as_json: bool) -> int:
     for heading in ("", "finding", "published for", "runs on", "variants"):
         table.add_column(heading)
     for finding in findings:
-        needs = f"a cluster of {finding.nodes}: not yet" if finding.needs_cluster else "one node"
+        needs = f"a cluster of {finding.nodes}" if finding.nodes > 1 else "one node"
         names = ", ".join(variant.name for variant in finding.variants)
         table.add_row(finding.id, f"{finding.title} ({finding.reference})", finding.affected, needs, names)
     table_console().print(table)
@@ -67,7 +66,6 @@ def listed(finding: Finding) -> dict[str, Any]:
         "reference": finding.reference,
         "affected": finding.affected,
         "nodes": finding.nodes,
-        "runnable": not finding.needs_cluster,
         "profiles": list(finding.profiles),
         "variants": [
             {"name": variant.name, "text": variant.text, "faults": [str(fault) for fault in variant.faults]}
@@ -194,13 +192,11 @@ def run_kills_command(
 def choose(
     findings: list[Finding], finding_id: str, variant_name: str | None, profile: str
 ) -> tuple[Finding, list[Variant]]:
-    """The finding and its variants to run. Raises FindingError, CouldNotRun."""
+    """The finding and its variants to run. Raises FindingError."""
     known = {finding.id.lower(): finding for finding in findings}
     finding = known.get(finding_id.lower())
     if finding is None:
         raise FindingError(f"unknown finding {finding_id!r}; known: {', '.join(found.id for found in findings)}")
-    if finding.needs_cluster:
-        raise CouldNotRun(f"{finding.id} needs a cluster of {finding.nodes} nodes; only one-node findings run so far")
     if profile not in finding.profiles:
         raise FindingError(f"{finding.id} has no profile {profile!r}; it has: {', '.join(finding.profiles)}")
     variants = [variant for variant in finding.variants if variant_name in (None, variant.name)]
@@ -238,9 +234,8 @@ def show(console: Console, report: Report, place: str) -> None:
     done = ", ".join(f"{name} {count} x" for name, count in faults_done(report).items())
     console.print(f"  faults: {done}", highlight=False)
     console.print(f"  seen now: {seen_now(report)}", highlight=False)
-    per_node = report.figures.get("C1", {}).get("lost_on_node", {})
-    for node, count in per_node.items():
-        console.print(f"  consumers at {node} missed {count} acknowledged values", highlight=False)
+    for line in seen_by_node(report):
+        console.print(f"    {line}", highlight=False)
     for note in judgement.notes:
         console.print(f"  {note}", highlight=False)
     console.print(f"  contract [{colour}]{judgement.verdict}[/]", highlight=False)

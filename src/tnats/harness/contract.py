@@ -17,6 +17,7 @@ from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.faults import parse_duration
 from tnats.harness.findings import Variant
 from tnats.harness.history import History, Operation
+from tnats.harness.selection import minority_count
 from tnats.limits import SECOND_NS
 
 CLAUSES = {
@@ -41,10 +42,11 @@ RECORD_BYTES_MIN = 16
 
 @attrs.frozen
 class PowerLoss:
-    """When the server was dead, and when it was started again: what was acknowledged in between (the last answers
-    still on their way) belongs to the time before.
+    """Whose server was dead, since when, and when it was started again: what was acknowledged in between (the last
+    answers still on their way) belongs to the time before.
     """
 
+    node: str
     killed_ns: int
     started_ns: int
 
@@ -54,13 +56,19 @@ class Observed:
     """What a run saw beside the history and the stores."""
 
     power_losses: list[PowerLoss] = attrs.field(factory=list)
+    hit: dict[str, None] = attrs.field(factory=dict)
+    """Nodes that lost power or whose files were damaged."""
     unavailable: str = ""
-    """Why the server did not serve again after the faults; empty when it did."""
+    """Why there was no service after the faults; empty when there was."""
+    not_current: str = ""
+    """Which replicas the leader does not call current, so long after the faults; empty when all are."""
     stream_gone: bool = False
-    reports: list[str] = attrs.field(factory=list)
-    """What the health check said after each start: a loss may be told once, and need not be told for ever."""
+    on_disk: dict[str, int] = attrs.field(factory=dict)
+    """By node how many bytes of message files its store holds at the end, however well it serves."""
+    reports: dict[str, list[str]] = attrs.field(factory=dict)
+    """By node what the health check said after each start: a loss may be told once, and need not be told for ever."""
     audited_count: int = 0
-    """Acknowledgements at which the fault file system was asked whether the message would survive."""
+    """Acknowledgements at which the fault file systems were asked whether the message would survive on a majority."""
     audited_volatile_count: int = 0
 
 
@@ -77,7 +85,7 @@ def judge(variant: Variant, evidence: Evidence, results: Sequence[Result], obser
     """Hold the results of one run against the contract."""
     broken = list(availability(evidence, observed))
     notes: list[str] = []
-    if variant.expect == "S" and observed.audited_volatile_count:
+    if variant.expect == "S" and variant.sync_interval == "always" and observed.audited_volatile_count:
         text = f"{observed.audited_volatile_count} of {observed.audited_count} sampled acknowledgements were volatile"
         broken.append(("K2", text))
     elif observed.audited_count:
@@ -102,11 +110,13 @@ def availability(evidence: Evidence, observed: Observed) -> Iterator[tuple[str, 
         yield "K6", f"the stream no longer exists, though nobody deleted it; {acked_count} acknowledged values with it"
     if observed.unavailable:
         yield "K8", f"no service after the faults: {observed.unavailable}"
+    if observed.not_current:
+        yield "K8", f"not current long after the faults: {observed.not_current}"
 
 
 def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[list[tuple[str, str]], list[str]]:
     """Broken clauses and notes about acknowledged values that are not there."""
-    broken: list[tuple[str, str]] = []
+    broken = list(passed_over(evidence))
     notes: list[str] = []
     for replica in evidence.replicas:
         if replica.failure:
@@ -124,9 +134,62 @@ def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[li
         elif variant.expect == "H":
             broken += judge_damage(replica, lost, touched_at_most(evidence.history))
         else:
-            clause = "K2" if observed.power_losses else "K1"
+            clause = loss_clause(variant, observed)
             broken.append((clause, f"{replica.node} lost {len(lost)} acknowledged values, {span_text(lost)}"))
     return broken, notes
+
+
+def loss_clause(variant: Variant, observed: Observed) -> str:
+    """Which promise a loss breaks that nothing excuses."""
+    if variant.nodes > 1 and 0 < len(observed.hit) <= minority_count(variant.nodes):
+        return "K7"
+    return "K2" if observed.power_losses else "K1"
+
+
+@attrs.frozen
+class NodeFigures:
+    """What one node holds at the end. Counts are of acknowledged values."""
+
+    node: str
+    held_count: int
+    lost_count: int
+    diverged_count: int
+    """Sequences at which it holds another message than the first node, or one of both holds none."""
+    drained_lost_count: int
+    """Values that consumers connected to it did not get."""
+    on_disk_bytes: int
+    failure: str
+
+
+def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
+    """A row for each node whose disk was looked at."""
+    acked = {operation.value for operation in evidence.acked()}
+    drained = evidence.drained()
+    readable = [replica for replica in evidence.replicas if not replica.failure]
+    by_node = {replica.node: replica for replica in evidence.replicas}
+    rows = []
+    for node, on_disk_bytes in observed.on_disk.items():
+        replica = by_node.get(node, Replica(node, {}, failure="not read"))
+        lost_count = 0 if replica.failure else len(lost_on(replica, evidence))
+        got = {value for _, value in drained.get(node, ())}
+        rows.append(
+            NodeFigures(
+                node,
+                held_count=0 if replica.failure else len(acked) - lost_count,
+                lost_count=lost_count,
+                diverged_count=0 if replica.failure else diverged_count(readable[0], replica),
+                drained_lost_count=len(acked - got) if node in drained else 0,
+                on_disk_bytes=on_disk_bytes,
+                failure=replica.failure,
+            )
+        )
+    return rows
+
+
+def diverged_count(one: Replica, other: Replica) -> int:
+    """How many sequences the two do not hold the same message at."""
+    seqs = one.messages.keys() | other.messages.keys()
+    return len([seq for seq in seqs if one.messages.get(seq) != other.messages.get(seq)])
 
 
 def lost_on(replica: Replica, evidence: Evidence) -> list[Operation]:
@@ -137,23 +200,26 @@ def lost_on(replica: Replica, evidence: Evidence) -> list[Operation]:
 
 
 def misplaced(replica: Replica, evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """K4: values that are there, but not where they were acknowledged. K5: values that are there, and that no consumer
-    got.
-    """
+    """K4: values that are there, but not where they were acknowledged."""
     held = {stored.value for stored in replica.messages.values()}
     kept = [operation for operation in evidence.acked() if operation.value in held]
     moved = [op for op in kept if getattr(replica.messages.get(op.told("seq")), "value", None) != op.value]
     if moved:
         text = f"{moved[0].value} was acknowledged at {moved[0].told('seq')} and is elsewhere"
         yield "K4", f"{replica.node} holds {len(moved)} values at other sequences: {text}"
+
+
+def passed_over(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """K5: values that are there, and that the consumers of a node did not get."""
+    holders = [replica for replica in evidence.replicas if not replica.failure]
+    held = {stored.value for replica in holders for stored in replica.messages.values()}
+    kept = [operation for operation in evidence.acked() if operation.value in held]
+    where = holders[0].node if len(holders) == 1 else "some replica"
     for node, pairs in evidence.drained().items():
         got = {value for _, value in pairs}
         missed = [op for op in kept if op.value not in got]
         if missed:
-            yield (
-                "K5",
-                f"consumers at {node} missed {len(missed)} values that {replica.node} holds, {span_text(missed)}",
-            )
+            yield "K5", f"consumers at {node} missed {len(missed)} values that {where} holds, {span_text(missed)}"
 
 
 def span_text(lost: Sequence[Operation]) -> str:
@@ -168,7 +234,7 @@ def judge_window(
     held = {stored.value for stored in replica.messages.values()}
     start_ns = 0
     unexplained = len(lost)
-    for power in observed.power_losses:
+    for power in (power for power in observed.power_losses if power.node == replica.node):
         before = [operation for operation in evidence.acked() if start_ns <= acked_ns(operation) < power.started_ns]
         taken = [operation for operation in lost if start_ns <= acked_ns(operation) < power.started_ns]
         start_ns = power.started_ns

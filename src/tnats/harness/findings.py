@@ -13,6 +13,7 @@ import attrs
 
 from tnats.errors import TnatsError
 from tnats.harness.faults import Fault, FaultError, parse_fault
+from tnats.harness.selection import check
 
 Expect = Literal["S", "W", "H"]
 EXPECTATIONS = {
@@ -53,6 +54,8 @@ class Variant:
     """None leaves it to the server."""
     names: Literal["journal", "posix"] = "journal"
     """When the fault file system makes names durable (see `real.faultfs`)."""
+    nodes: int = 1
+    """How many servers; as many as the finding says, unless the variant says otherwise."""
     write_back: bool = False
     """Whether data becomes durable by itself, as on a running machine: after 30 s, times the profile's scale."""
 
@@ -70,17 +73,13 @@ class Finding:
     profiles: dict[str, Profile]
     variants: tuple[Variant, ...]
 
-    @property
-    def needs_cluster(self) -> bool:
-        return self.nodes > 1
-
 
 def parse_finding(text: str) -> Finding:
     """Read one scenario file's text. Raises FindingError."""
     try:
         table = tomllib.loads(text)
         profiles = {name: Profile(**options) for name, options in table.pop("profile").items()}
-        variants = tuple(_variant(options) for options in table.pop("variant"))
+        variants = tuple(_variant({"nodes": table["nodes"], **options}) for options in table.pop("variant"))
         return Finding(profiles=profiles, variants=variants, **table)
     except (KeyError, TypeError, ValueError, FaultError) as exc:
         raise FindingError(f"{type(exc).__name__}: {exc}") from None
@@ -91,4 +90,7 @@ def _variant(options: dict[str, Any]) -> Variant:
     variant = Variant(faults=faults, **{"workload": "queue", "store": "directory", **options})
     if variant.expect not in EXPECTATIONS:
         raise ValueError(f"variant {variant.name}: expect is one of {', '.join(EXPECTATIONS)}")
+    names = [f"n{number}" for number in range(1, variant.nodes + 1)]
+    for fault in faults:
+        check(fault.word("targets", "all"), names)
     return variant

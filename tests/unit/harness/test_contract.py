@@ -8,21 +8,24 @@ from tests.unit.harness.test_checkers import GOOD, evidence, replica
 
 from tnats.harness import checkers
 from tnats.harness.checkers.evidence import Evidence
-from tnats.harness.contract import CLAUSE_OF, CLAUSES, Observed, PowerLoss, judge
+from tnats.harness.contract import CLAUSE_OF, CLAUSES, Observed, PowerLoss, judge, node_figures
 from tnats.harness.findings import Expect, Variant
 from tnats.harness.history import Event
 
 LONG_NS = 3600 * 1_000_000_000
 
 
-def variant(expect: Expect) -> Variant:
-    return Variant("v", "", "queue", "directory", expect, (), sync_interval="10s")
+def variant(expect: Expect, *, sync_interval: str = "10s", nodes: int = 1) -> Variant:
+    return Variant("v", "", "queue", "directory", expect, (), sync_interval=sync_interval, nodes=nodes)
 
 
-def broken(expect: Expect, found: Evidence, observed: Observed | None = None) -> list[str]:
+def broken(
+    expect: Expect, found: Evidence, observed: Observed | None = None, *, sync_interval: str = "10s", nodes: int = 1
+) -> list[str]:
     """The clauses that are broken, each once."""
     results = [check(found) for check in checkers.STREAM]
-    judgement = judge(variant(expect), found, results, observed or Observed())
+    asked = variant(expect, sync_interval=sync_interval, nodes=nodes)
+    judgement = judge(asked, found, results, observed or Observed())
     assert (judgement.verdict == "broken") == bool(judgement.broken)
     return sorted({clause for clause, _ in judgement.broken})
 
@@ -45,12 +48,12 @@ def test_a_correct_run_keeps_the_contract(expect: Expect) -> None:
 def test_loss_is_a_broken_promise_where_none_is_excused() -> None:
     """K1 without a power loss, K2 with one."""
     assert broken("S", without_tail()) == ["K1"]
-    assert broken("S", without_tail(), Observed(power_losses=[PowerLoss(LONG_NS, LONG_NS)])) == ["K2"]
+    assert broken("S", without_tail(), Observed(power_losses=[PowerLoss("n1", LONG_NS, LONG_NS)])) == ["K2"]
 
 
 def test_loss_inside_the_window_is_excused_only_when_reported() -> None:
     """A suffix, young enough, before a power loss: kept if the health check tells of it, K3 if it says ok."""
-    observed = Observed(power_losses=[PowerLoss(9_000, 100_000)])
+    observed = Observed(power_losses=[PowerLoss("n1", 9_000, 100_000)])
     assert broken("W", without_tail(), observed) == ["K3"]
     reported = without_tail()
     reported.replicas[0].health = "503 lost sequences 3 to 4"
@@ -66,10 +69,10 @@ def test_loss_that_is_too_old_or_no_suffix_breaks_the_window() -> None:
     """Even if reported."""
     old = without_tail()
     old.replicas[0].health = "503 lost"
-    assert broken("W", old, Observed(power_losses=[PowerLoss(LONG_NS, LONG_NS)])) == ["K3"]
+    assert broken("W", old, Observed(power_losses=[PowerLoss("n1", LONG_NS, LONG_NS)])) == ["K3"]
     hole = evidence(GOOD, n1={1: "0-0", 4: "0-3"})
     hole.replicas[0].health = "503 lost"
-    assert "K3" in broken("W", hole, Observed(power_losses=[PowerLoss(9_000, 100_000)]))
+    assert "K3" in broken("W", hole, Observed(power_losses=[PowerLoss("n1", 9_000, 100_000)]))
 
 
 def test_loss_without_a_power_loss_breaks_k1_in_the_window_too() -> None:
@@ -167,9 +170,10 @@ def test_service_and_stream_must_come_back() -> None:
 
 
 def test_a_volatile_acknowledgement_breaks_k2_without_any_crash() -> None:
-    """Where nothing may be lost; in a lazy variant it is only told."""
+    """Where each is to be synced first; with an interval it is only told, even if a cluster must lose nothing."""
     observed = Observed(audited_count=5, audited_volatile_count=2)
-    assert broken("S", evidence(GOOD), observed) == ["K2"]
+    assert broken("S", evidence(GOOD), observed, sync_interval="always") == ["K2"]
+    assert broken("S", evidence(GOOD), observed) == []
     assert broken("W", evidence(GOOD), observed) == []
 
 
@@ -178,3 +182,28 @@ def test_divergence_is_judged_whatever_is_excused() -> None:
     split = evidence(GOOD, n1=GOOD)
     split.replicas.append(replica("n2", {**GOOD, 2: "9-9"}))
     assert broken("H", split) == ["K4", "K5", "K6", "K8"]
+
+
+def test_a_fault_of_a_minority_excuses_no_loss() -> None:
+    """K7 while most nodes were left alone, K2 when power failed on more, K1 when nothing was lost but processes."""
+    few = Observed(hit={"n1": None, "n3": None}, power_losses=[PowerLoss("n1", 1, 2)])
+    many = Observed(hit=dict.fromkeys(("n1", "n2", "n3")), power_losses=[PowerLoss("n1", 1, 2)])
+    assert broken("S", without_tail(), few, nodes=5) == ["K7"]
+    assert broken("S", without_tail(), many, nodes=5) == ["K2"]
+    assert broken("S", without_tail(), nodes=5) == ["K1"]
+
+
+def test_a_replica_that_stays_behind_breaks_k8() -> None:
+    """Though everything is there and served."""
+    assert broken("S", evidence(GOOD), Observed(not_current="n3-0 (offline)"), nodes=5) == ["K8"]
+
+
+def test_what_each_node_holds_is_counted() -> None:
+    """Lost and diverged are not the same: a node may hold something else, or what others lack."""
+    found = evidence(GOOD, n1=GOOD, n2={1: "0-0", 2: "0-1", 3: "9-9"}, n3=GOOD)
+    found.replicas[2].failure = "no consumer was placed on it"
+    rows = node_figures(found, Observed(on_disk={"n1": 10, "n2": 20, "n3": 30, "n4": 0}))
+    counts = [(row.held_count, row.lost_count, row.diverged_count) for row in rows]
+    assert counts == [(4, 0, 0), (2, 2, 2), (0, 0, 0), (0, 0, 0)]
+    assert [row.failure for row in rows] == ["", "", "no consumer was placed on it", "not read"]
+    assert [row.on_disk_bytes for row in rows] == [10, 20, 30, 0]

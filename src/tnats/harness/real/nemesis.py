@@ -1,24 +1,28 @@
-"""Carries out fault records on real processes and their stores.
+"""Carries out fault records on real processes, their stores, and the network between them.
 
-Faults come one at a time: each is done whole (server stopped, damaged, started again) before the next begins. What
-was done stands in the history as the nemesis's operations. A server that does not start after a fault is noted and
-tried again by the next fault, and at the end.
+Faults overlap where their records do, but each node is changed by one at a time: whoever changes it holds its lock.
+What was done stands in the history as the nemesis's operations. A server that does not start after a fault is noted and
+tried again by the next fault, and at the end. A cancelled nemesis ends between two steps, never in one: a server that
+was killed for a power loss has lost its power; what lasts (pauses, partitions, servers that are down or have left) is
+ended by `heal`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import trio
 
+from tnats.harness import selection
 from tnats.harness.contract import Observed, PowerLoss
 from tnats.harness.faults import AfterAcks, At, Every, Fault
 from tnats.harness.history import Recorder
+from tnats.harness.real.cluster import Cluster, Node
 from tnats.harness.real.errors import CouldNotRun
-from tnats.harness.real.processes import ServerProcess
-from tnats.harness.real.stores import Store
+from tnats.harness.real.operator import Operator
+from tnats.harness.real.routes import Link
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 
@@ -26,29 +30,26 @@ POLL_NS = 20_000_000
 
 
 class Nemesis:
-    """Troubles one server. `ack_count` tells how many acknowledgements clients have got."""
+    """Troubles a cluster, or a server alone. `ack_count` tells how many acknowledgements clients have got."""
 
     def __init__(
         self,
         runtime: Runtime,
         recorder: Recorder,
         observed: Observed,
-        server: ServerProcess,
-        store: Store,
+        cluster: Cluster,
+        operator: Operator,
         rng: random.Random,
         ack_count: Callable[[], int],
     ) -> None:
         self._runtime = runtime
         self._recorder = recorder
         self._observed = observed
-        self._server = server
-        self._store = store
+        self._cluster = cluster
         self._rng = rng
         self._ack_count = ack_count
-        self._lock = trio.Lock()
-        self.start_failure = ""
-        """Why the last start failed; empty when it went well."""
-        self._kinds: dict[str, Callable[[Fault], Awaitable[None]]] = {
+        self._operator = operator
+        self._on_nodes: dict[str, Callable[[Fault, Node], Awaitable[None]]] = {
             "P_KILL": self._kill,
             "P_TERM": self._terminate,
             "P_CRASHLOOP": self._crash_loop,
@@ -57,13 +58,23 @@ class Nemesis:
             "D_BITFLIP": self._damage,
             "D_TRUNC": self._damage,
         }
+        self._on_cluster: dict[str, Callable[[Fault, list[Node]], Awaitable[None]]] = {
+            "N_PART": self._partition,
+            "N_ASYM": self._deafen,
+            "N_DELAY": self._delay,
+            "N_SLOW": self._slow,
+            "M_REMOVE": self._remove,
+            "M_ADD": self._add,
+            "O_DECOYS": self._decoys,
+        }
 
     def missing(self, faults: tuple[Fault, ...]) -> list[str]:
         """Faults that cannot be carried out here, for their kind or for when they are to happen."""
+        known = [*self._on_nodes, *(self._on_cluster if self._cluster.routes is not None else ())]
         return [
             str(fault)
             for fault in faults
-            if fault.kind not in self._kinds or not isinstance(fault.anchor, At | Every | AfterAcks)
+            if fault.kind not in known or not isinstance(fault.anchor, At | Every | AfterAcks)
         ]
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
@@ -92,94 +103,226 @@ class Nemesis:
 
     async def carry_out(self, fault: Fault) -> None:
         """One fault, whole."""
-        async with self._lock:
-            await self._kinds[fault.kind](fault)
+        chosen = selection.choose(fault.word("targets", "one"), self._cluster.names, self._cluster.victims, self._rng)
+        nodes = [self._cluster.nodes[name] for name in chosen]
+        if fault.kind in self._on_cluster:
+            await self._on_cluster[fault.kind](fault, nodes)
+            return
+        async with trio.open_nursery() as nursery:
+            for node in nodes:
+                nursery.start_soon(self._alone, partial(self._on_nodes[fault.kind], fault), node)
 
-    @asynccontextmanager
-    async def between_faults(self) -> AsyncIterator[None]:
-        """A moment at which no fault is half done."""
-        async with self._lock:
-            yield
+    async def _alone(self, action: Callable[[Node], Awaitable[None]], node: Node) -> None:
+        """`action` on a node that nobody else changes meanwhile; one that has left the cluster is let be."""
+        async with node.lock:
+            if node.is_member:
+                await action(node)
 
     async def heal(self) -> None:
-        """End what lasts, and have the server running. Sets `start_failure`."""
-        async with self._lock:
-            self._server.resume()
-            if not self._server.is_running:
-                await self._start()
+        """End what lasts, and have every server running. Sets the nodes' `start_failure`."""
+        if self._cluster.routes is not None:
+            self._cluster.routes.heal()
+        async with trio.open_nursery() as nursery:
+            for node in self._cluster.nodes.values():
+                nursery.start_soon(self._heal, node)
 
-    async def _start(self) -> None:
-        try:
-            await self._server.start()
-        except CouldNotRun as exc:
-            self.start_failure = str(exc)
-            self._recorder.nemesis("start-failed", str(exc))
-        else:
-            self.start_failure = ""
-            self._recorder.nemesis("start", self._server.name)
-            self._observed.reports.append((await self._server.health()).text)
+    async def _heal(self, node: Node) -> None:
+        async with node.lock:
+            self._resume(node)
+            if not node.is_member:
+                await self._join(node, "new")
+            elif not node.server.is_running:
+                await self._start(node)
+
+    # ------------------------------------------------------------------ processes
+
+    async def _start(self, node: Node) -> None:
+        with trio.CancelScope(shield=True):
+            try:
+                await node.server.start()
+            except CouldNotRun as exc:
+                node.start_failure = str(exc)
+                self._recorder.nemesis("start-failed", str(exc))
+            else:
+                node.start_failure = ""
+                self._recorder.nemesis("start", node.server.server_name)
+                self._observed.reports.setdefault(node.name, []).append((await node.server.health()).text)
 
     async def _down(self, fault: Fault) -> None:
         await self._runtime.clock.sleep_ns(fault.number("down_ns", SECOND_NS))
 
-    async def _kill(self, fault: Fault) -> None:
-        self._recorder.nemesis("kill", self._server.name)
-        await self._server.kill()
+    async def _kill(self, fault: Fault, node: Node) -> None:
+        self._recorder.nemesis("kill", node.name)
+        await node.server.kill()
         await self._down(fault)
-        await self._start()
+        await self._start(node)
 
-    async def _crash_loop(self, fault: Fault) -> None:
+    async def _crash_loop(self, fault: Fault, node: Node) -> None:
         """A server that dies while it starts; the nemesis waits for service after the last time alone."""
         for _ in range(fault.number("times_count", 3)):
-            self._recorder.nemesis("kill", self._server.name)
-            await self._server.kill()
+            self._recorder.nemesis("kill", node.name)
+            await node.server.kill()
             await self._down(fault)
-            await self._server.launch()
+            await node.server.launch()
             await self._runtime.clock.sleep_ns(fault.number("up_ns", SECOND_NS // 2))
-        await self._server.kill()
-        await self._start()
+        await node.server.kill()
+        await self._start(node)
 
-    async def _terminate(self, fault: Fault) -> None:
-        self._recorder.nemesis("stop", self._server.name)
-        await self._server.stop()
+    async def _terminate(self, fault: Fault, node: Node) -> None:
+        self._recorder.nemesis("stop", node.name)
+        with trio.CancelScope(shield=True):
+            await node.server.stop()
         await self._down(fault)
-        await self._start()
+        await self._start(node)
 
-    async def _pause(self, fault: Fault) -> None:
-        self._recorder.nemesis("pause", self._server.name)
-        self._server.pause()
+    async def _pause(self, fault: Fault, node: Node) -> None:
+        self._recorder.nemesis("pause", node.name)
+        node.server.pause()
+        node.is_paused = True
         await self._runtime.clock.sleep_ns(fault.number("for_ns", SECOND_NS))
-        self._server.resume()
-        self._recorder.nemesis("resume", self._server.name)
+        self._resume(node)
 
-    async def _power(self, fault: Fault) -> None:
+    def _resume(self, node: Node) -> None:
+        if node.is_paused:
+            node.server.resume()
+            node.is_paused = False
+            self._recorder.nemesis("resume", node.name)
+
+    # ------------------------------------------------------------------ disks
+
+    async def _power(self, fault: Fault, node: Node) -> None:
         policy = fault.word("policy", "strict")
-        self._recorder.nemesis("power-loss", [self._server.name, policy])
-        await self._server.kill()
+        self._recorder.nemesis("power-loss", [node.name, policy])
+        await node.server.kill()
         killed_ns = self._recorder.time_ns()
-        await self._store.power_loss(policy)
-        self._server.boot_count += 1
-        await self._down(fault)
-        self._observed.power_losses.append(PowerLoss(killed_ns, self._recorder.time_ns()))
-        await self._start()
+        self._observed.hit[node.name] = None
+        await node.store.power_loss(policy)
+        node.server.boot_count += 1
+        try:
+            await self._down(fault)
+        finally:
+            self._observed.power_losses.append(PowerLoss(node.name, killed_ns, self._recorder.time_ns()))
+        await self._start(node)
 
-    async def _damage(self, fault: Fault) -> None:
+    async def _damage(self, fault: Fault, node: Node) -> None:
         """`stop=term` or `stop=kill` ends the server first and starts it after; without, it goes on running."""
         stop = fault.word("stop", "")
-        if stop == "term":
-            await self._server.stop()
-        elif stop == "kill":
-            await self._server.kill()
-        files = [(path, size) for path, size in await self._store.files(fault.word("files", "any")) if size]
-        if files:
-            path, size = self._rng.choice(files)
-            if fault.kind == "D_BITFLIP":
-                bits = fault.number("bits_count", 2)
-                await self._store.flip(path, bits)
-                self._recorder.nemesis("bitflip", [path.removeprefix(str(self._store.path)), size, bits])
-            else:
-                cut = await self._store.truncate(path)
-                self._recorder.nemesis("truncate", [path.removeprefix(str(self._store.path)), size, cut])
+        with trio.CancelScope(shield=True):
+            if stop == "term":
+                await node.server.stop()
+            elif stop == "kill":
+                await node.server.kill()
+            await self._damage_files(fault, node)
         if stop:
             await self._down(fault)
-            await self._start()
+            await self._start(node)
+
+    async def _damage_files(self, fault: Fault, node: Node) -> None:
+        """One drawn file."""
+        found = [(path, size) for path, size in await node.store.files(fault.word("files", "any")) if size]
+        if not found:
+            return
+        path, size = self._rng.choice(found)
+        self._observed.hit[node.name] = None
+        place = f"{node.name} {path.removeprefix(str(node.store.path))}"
+        if fault.kind == "D_BITFLIP":
+            bits = fault.number("bits_count", 2)
+            await node.store.flip(path, bits)
+            self._recorder.nemesis("bitflip", [place, size, bits])
+        else:
+            cut = await node.store.truncate(path)
+            self._recorder.nemesis("truncate", [place, size, cut])
+
+    # ------------------------------------------------------------------ the network between them
+
+    async def _on_links(
+        self,
+        what: str,
+        fault: Fault,
+        pairs: Iterable[selection.Pair],
+        begin: Callable[[Link], None],
+        end: Callable[[Link], None],
+    ) -> None:
+        """Do something to links, and undo it after `for`; without that `heal` does."""
+        assert self._cluster.routes is not None
+        pairs = list(pairs)
+        links = self._cluster.routes.between(pairs)
+        self._recorder.nemesis(f"start-{what}", selection.described(pairs))
+        for link in links:
+            begin(link)
+        if "for_ns" in fault.parameters:
+            await self._runtime.clock.sleep_ns(fault.number("for_ns", 0))
+            for link in links:
+                end(link)
+            self._recorder.nemesis(f"stop-{what}")
+
+    async def _partition(self, fault: Fault, nodes: list[Node]) -> None:
+        kind = fault.word("kind", "isolate")
+        pairs = selection.partition(kind, [node.name for node in nodes], self._cluster.names)
+        await self._on_links("partition", fault, pairs, Link.cut, Link.mend)
+
+    async def _deafen(self, fault: Fault, nodes: list[Node]) -> None:
+        """`way=in`: the targets hear nothing; `way=out`: they are not heard."""
+        targets = [node.name for node in nodes]
+        hears = fault.word("way", "in") == "in"
+        cut = selection.partition("complete", targets, self._cluster.names)
+        pairs = [(a, b) for a, b in cut if (b if hears else a) in targets]
+        await self._on_links("one-way", fault, pairs, Link.cut, Link.mend)
+
+    def _around(self, nodes: list[Node]) -> list[selection.Pair]:
+        return selection.partition("isolate", [node.name for node in nodes], self._cluster.names)
+
+    async def _delay(self, fault: Fault, nodes: list[Node]) -> None:
+        added_ns, jitter_ns = fault.number("added_ns", SECOND_NS // 10), fault.number("jitter_ns", 0)
+        await self._on_links(
+            "delay",
+            fault,
+            self._around(nodes),
+            lambda link: link.slow_down(delay_ns=added_ns, jitter_ns=jitter_ns),
+            lambda link: link.slow_down(),
+        )
+
+    async def _slow(self, fault: Fault, nodes: list[Node]) -> None:
+        rate = fault.number("rate_count", 64 * 1024)
+        await self._on_links(
+            "slow",
+            fault,
+            self._around(nodes),
+            lambda link: link.slow_down(rate_bytes=rate),
+            lambda link: link.slow_down(),
+        )
+
+    # ------------------------------------------------------------------ membership, administration
+
+    async def _remove(self, fault: Fault, nodes: list[Node]) -> None:
+        """They are killed and wiped, and an operator tells the others to go on without them."""
+        async with trio.open_nursery() as nursery:
+            for node in nodes:
+                nursery.start_soon(self._alone, self._leave, node)
+
+    async def _leave(self, node: Node) -> None:
+        gone = node.server.server_name
+        self._recorder.nemesis("leave", gone)
+        await node.server.kill()
+        node.is_member = False
+        node.store.wipe()
+        self._recorder.nemesis("removed", [gone, await self._operator.remove(gone)])
+
+    async def _add(self, fault: Fault, nodes: list[Node]) -> None:
+        """`name=old`: as if nothing had been, with an empty store; `name=new`: as somebody else."""
+        for node in nodes:
+            async with node.lock:
+                if not node.is_member:
+                    await self._join(node, fault.word("name", "new"))
+
+    async def _join(self, node: Node, name: str) -> None:
+        if name == "new":
+            node.server.rename()
+        self._recorder.nemesis("join", node.server.server_name)
+        node.is_member = True
+        await self._start(node)
+
+    async def _decoys(self, fault: Fault, nodes: list[Node]) -> None:
+        """Other streams come and go, so that the group that keeps the list of streams has something to write down."""
+        made = await self._operator.decoys(fault.number("times_count", 5))
+        self._recorder.nemesis("decoys", made)

@@ -1,4 +1,4 @@
-"""Server processes under test: configuration, start, readiness, signals, logs.
+"""Server processes under test: start, readiness, signals, logs.
 
 A `ServerProcess` keeps its name, addresses and store across restarts, as a machine in a rack does. Everything listens
 on the loopback interface. The process belongs to a `Workplace`, which ends it whatever happens.
@@ -12,6 +12,8 @@ from pathlib import Path
 import attrs
 import trio
 
+from tnats.harness.real import configuration
+from tnats.harness.real.configuration import Membership, Ports
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.targets import Target
 from tnats.harness.real.workplace import Workplace, free_port
@@ -22,17 +24,6 @@ START_TIMEOUT_S = 30.0
 POLL_NS = 50_000_000
 ANSWER_TIMEOUT_S = 5.0
 HTTP_BYTES_MAX = 64 * 1024
-
-CONFIGURATION = """\
-server_name: {name}
-listen: "127.0.0.1:{client_port}"
-http: "127.0.0.1:{monitor_port}"
-jetstream {{
-  store_dir: "{store}"
-  max_memory_store: 64MiB
-  max_file_store: 4GiB
-{more}}}
-"""
 
 
 @attrs.frozen
@@ -53,8 +44,7 @@ class ServerProcess:
         self.name = name
         self.target = target
         self.store = store
-        self.client_port = free_port()
-        self.monitor_port = free_port()
+        self.ports = Ports(free_port(), free_port())
         self.log = workplace.directory / f"{name}.log"
         self.start_count = 0
         self.boot_count = 1
@@ -62,17 +52,51 @@ class ServerProcess:
         self._runtime = runtime
         self._workplace = workplace
         self._process: trio.Process | None = None
-        self._configuration = workplace.directory / f"{name}.conf"
-        more = f"  sync_interval: {sync_interval}\n" if sync_interval else ""
-        self._configuration.write_text(
-            CONFIGURATION.format(
-                name=name, client_port=self.client_port, monitor_port=self.monitor_port, store=store, more=more
-            )
+        self._path = workplace.directory / f"{name}.conf"
+        self._sync_interval = sync_interval
+        self._membership: Membership | None = None
+        self._incarnation = 0
+        self._configure()
+
+    @property
+    def server_name(self) -> str:
+        """What it calls itself."""
+        return self.name if self._membership is None else f"{self.name}-{self._incarnation}"
+
+    def _configure(self) -> None:
+        text = configuration.write(
+            self.server_name,
+            self.ports,
+            self.store,
+            sync_interval=self._sync_interval,
+            membership=self._membership,
         )
+        self._path.write_text(text)
+
+    def join(self, membership: Membership) -> None:
+        """From its next start on it is a member of a cluster."""
+        self._membership = membership
+        self._incarnation = 0
+        self._configure()
+
+    def rename(self) -> None:
+        """From its next start on it is somebody else to the cluster: one who lost his store must not use his name."""
+        self._incarnation += 1
+        self._configure()
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.client_port}"
+        """For clients of the account that the workload uses."""
+        return f"nats://{self._login(configuration.USER, configuration.PASSWORD)}127.0.0.1:{self.ports.client}"
+
+    @property
+    def system_url(self) -> str:
+        """For an operator; of members of a cluster alone."""
+        login = self._login(configuration.SYSTEM_USER, configuration.SYSTEM_PASSWORD)
+        return f"nats://{login}127.0.0.1:{self.ports.client}"
+
+    def _login(self, user: str, password: str) -> str:
+        return "" if self._membership is None else f"{user}:{password}@"
 
     @property
     def is_running(self) -> bool:
@@ -83,7 +107,7 @@ class ServerProcess:
         assert not self.is_running
         self.start_count += 1
         self._process = await self._workplace.start(
-            [*self.target.command, "-c", str(self._configuration)],
+            [*self.target.command, "-c", str(self._path)],
             log=self.log,
             environment={"TNATS_BOOT_ID": f"{self.name}-boot-{self.boot_count}"},
         )
@@ -98,11 +122,14 @@ class ServerProcess:
                 await self._runtime.clock.sleep_ns(POLL_NS)
         reason = "ended at once" if not self.is_running else f"no answer within {START_TIMEOUT_S:g} s"
         await self.kill()
-        raise CouldNotRun(f"{self.target.name} did not start: {reason}; its log ends with: {self.last_log_line()}")
+        which = "" if self._membership is None else f" as {self.server_name}"
+        raise CouldNotRun(
+            f"{self.target.name} did not start{which}: {reason}; its log ends with: {self.last_log_line()}"
+        )
 
     async def _answers(self) -> bool:
         """Whether it greets a client: a server may well listen before it serves."""
-        return b"INFO " in await self._ask(self.client_port, b"", wanted=b"INFO ")
+        return b"INFO " in await self._ask(self.ports.client, b"", wanted=b"INFO ")
 
     async def kill(self) -> None:
         """SIGKILL: the page cache survives, nothing else does."""
@@ -139,7 +166,7 @@ class ServerProcess:
 
     async def health(self) -> Health:
         """Ask `/healthz`."""
-        answer = await self._ask(self.monitor_port, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        answer = await self._ask(self.ports.monitor, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         words = head.split()
         status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import orjson
 
 from tnats.harness import loss_plot
-from tnats.harness.contract import CLAUSES
+from tnats.harness.checkers.evidence import Evidence
+from tnats.harness.contract import CLAUSES, lost_on, node_figures
 from tnats.harness.findings import EXPECTATIONS
 from tnats.harness.real.run import Report
 
@@ -20,10 +22,35 @@ def seen_now(report: Report) -> str:
     if report.variant.workload == "queue" and not report.evidence.was_read:
         return f"acked {found['C1']['acked']}; nothing could be read back"
     if "C1" in found:
-        return "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})".format(
-            **found["C1"]
-        )
+        text = "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})"
+        text = text.format(**found["C1"])
+        if report.variant.nodes > 1:
+            text += f" on all nodes, {len(lost_somewhere(report.evidence))} on some node"
+        return text
     return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
+
+
+def lost_somewhere(evidence: Evidence) -> set[str]:
+    """Acknowledged values that at least one replica does not hold."""
+    readable = [replica for replica in evidence.replicas if not replica.failure]
+    return {operation.value for replica in readable for operation in lost_on(replica, evidence)}
+
+
+def seen_by_node(report: Report) -> list[str]:
+    """A line for each node that messages were published to."""
+    lines: list[str] = []
+    if report.variant.workload != "queue":
+        return lines
+    for row in node_figures(report.evidence, report.observed):
+        disk = f"{row.on_disk_bytes:,} bytes of message files on disk"
+        if row.failure:
+            lines.append(f"{row.node}: not read ({row.failure}); {disk}")
+        else:
+            lines.append(
+                f"{row.node}: holds {row.held_count}, lost {row.lost_count}, differs from the first node at "
+                f"{row.diverged_count} sequences, its clients missed {row.drained_lost_count}; {disk}"
+            )
+    return lines
 
 
 def faults_done(report: Report) -> dict[str, int]:
@@ -45,6 +72,7 @@ def summary(report: Report) -> dict[str, Any]:
         "notes": list(report.judgement.notes),
         "figures": report.figures,
         "faults": faults_done(report),
+        "nodes": [attrs.asdict(row) for row in node_figures(report.evidence, report.observed)],
         "audited": report.observed.audited_count,
         "audited_volatile": report.observed.audited_volatile_count,
     }
@@ -64,6 +92,7 @@ def save(report: Report, out: str) -> str:
         ("target", f"{report.target}, profile {report.profile}, seed {report.seed}, {report.started}"),
         ("Jepsen saw", report.finding.seen_by_jepsen.strip()),
         ("seen now", seen_now(report)),
+        *((line.partition(": ")[0], line.partition(": ")[2]) for line in seen_by_node(report)),
         ("asked", EXPECTATIONS[report.variant.expect]),
     ]
     lines = [f"{clause} ({CLAUSES[clause]}): {text}" for clause, text in report.judgement.broken]

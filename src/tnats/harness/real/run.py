@@ -1,15 +1,14 @@
-"""One run of a variant of a finding against a real server on one node: set up, trouble, heal, read, judge.
+"""One run of a variant of a finding against real servers: set up, trouble, and the verdict on what came of it.
 
-Phases: start the server and create the stream; the workload runs, and after a quiet period the faults; then the faults
-end, the server is started if it is down, and must serve again within `LIVE_S`; everything is read back, once by
-consumers and once message by message; the server is stopped in order and started, and all is read once more.
+Phases: start the servers and create the stream, with as many replicas as there are servers; the workload runs, each
+client connected to one node, and after a quiet period the faults; what comes after them says `aftermath`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,40 +17,34 @@ import attrs
 import trio
 
 from tnats.client import ClientError, connect
-from tnats.client.jetstream import JetStream, StreamNotFound
+from tnats.client.jetstream import JetStream, StreamConfig
 from tnats.harness import checkers
-from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.checkers.evidence import Evidence, Result
 from tnats.harness.contract import Judgement, Observed, judge
 from tnats.harness.findings import Finding, Profile, Variant
 from tnats.harness.history import Recorder
+from tnats.harness.real.aftermath import Aftermath, ProgressCallback
+from tnats.harness.real.cluster import Cluster, open_cluster
 from tnats.harness.real.errors import CouldNotRun
-from tnats.harness.real.inspection import read_replica
 from tnats.harness.real.nemesis import Nemesis
-from tnats.harness.real.processes import ServerProcess
-from tnats.harness.real.stores import DirectoryStore, Store, open_fault_fs
+from tnats.harness.real.operator import Operator
 from tnats.harness.real.targets import Target
-from tnats.harness.real.workplace import Workplace, open_workplace
+from tnats.harness.real.workplace import open_workplace
 from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.queue import QueueWorkload
 from tnats.harness.workloads.register import RegisterWorkload
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 
-LIVE_S = 36.0
-"""Service must be back within four of nats-server's longest election time-outs; one node needs no election."""
-GONE_S = 5.0
-"""A server that answers for so long that there is no such stream has recovered without it."""
 CREATE_TIMEOUT_S = 10.0
+CREATE_S = 30.0
+"""For so long the creation is tried in a cluster."""
 POLL_NS = 200_000_000
 AUDIT_SHARE = 0.02
 """Of the acknowledgements, how many are audited."""
 KEY_COUNT = 5
-WRITE_BACK_S = 30.0
-"""Linux's default: dirty_expire_centisecs."""
 
 Worker = Callable[[], Awaitable[None]]
-ProgressCallback = Callable[[str, float, float], None]
-"""Told the phase, and of how many seconds how many have passed."""
 
 
 @attrs.frozen
@@ -113,30 +106,31 @@ class Run:
             except trio.WouldBlock:
                 pass
 
-    async def audit(self, store: Store) -> None:
-        """Ask the store about acknowledged values until cancelled. It is asked after the acknowledgement arrived, so
-        "volatile" is certain.
+    async def audit(self, cluster: Cluster) -> None:
+        """Ask the stores about acknowledged values until cancelled: a majority must keep each. They are asked after the
+        acknowledgement arrived, so "volatile" is certain.
         """
+        stores = [node.store for node in cluster.nodes.values()]
         async for value in self._audit_queue:
             losses_before = len(self.observed.power_losses)
-            survives = await store.survives(jetstream.encode(value))
-            if survives is None:
+            answers = [await store.survives(jetstream.encode(value)) for store in stores]
+            if None in answers:
                 return
             if len(self.observed.power_losses) == losses_before:
                 self.observed.audited_count += 1
-                self.observed.audited_volatile_count += not survives
+                self.observed.audited_volatile_count += answers.count(True) <= len(stores) // 2
 
-    async def trouble(self, server: ServerProcess, store: Store, nemesis: Nemesis) -> None:
+    async def trouble(self, cluster: Cluster, nemesis: Nemesis) -> None:
         """The workload and the faults, for as long as the profile says."""
         async with AsyncExitStack() as stack:
-            await self.trouble_workers(await self.open_workers(server, stack), store, nemesis)
+            await self.trouble_workers(await self.open_workers(cluster, stack), cluster, nemesis)
 
-    async def trouble_workers(self, workers: list[Worker], store: Store, nemesis: Nemesis) -> None:
+    async def trouble_workers(self, workers: list[Worker], cluster: Cluster, nemesis: Nemesis) -> None:
         clock = self.runtime.clock
         scaled = tuple(fault.scaled(self.profile.time_scale) for fault in self.variant.faults)
         total_s = self.profile.quiet_s + self.profile.duration_s
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.audit, store)
+            nursery.start_soon(self.audit, cluster)
             for worker in workers:
                 nursery.start_soon(worker)
             start_ns = clock.mono_ns()
@@ -149,26 +143,53 @@ class Run:
             while (passed_s := (clock.mono_ns() - start_ns) / SECOND_NS) < total_s:
                 self.progress("workload and faults", passed_s, total_s)
                 await clock.sleep_ns(POLL_NS)
-            async with nemesis.between_faults():
-                nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
 
-    async def open_workers(self, server: ServerProcess, stack: AsyncExitStack) -> list[Worker]:
-        """Connect the workers of the variant's workload."""
+    async def open_workers(self, cluster: Cluster, stack: AsyncExitStack) -> list[Worker]:
+        """Connect the workers of the variant's workload, spread over the nodes."""
         count, rate, timeout_s = self.profile.worker_count, self.profile.rate_per_s, self.profile.timeout_s
+        nodes = list(cluster.nodes.values())
         workers: list[Worker] = []
         if self.variant.workload == "queue":
             queue = self.queue()
             for worker in range(count):
-                log = jetstream.open_log(self.runtime, server.url, server.name, timeout_s)
+                node = nodes[worker % len(nodes)]
+                log = jetstream.open_log(self.runtime, node.server.url, node.name, timeout_s)
                 workers.append(partial(queue.write, worker, await stack.enter_async_context(log)))
             return workers
         registers = RegisterWorkload(
             self.runtime, self.recorder, worker_count=count, rate_per_s=rate, key_count=KEY_COUNT
         )
         for worker in range(count):
-            register = jetstream.open_register(self.runtime, server.url, server.name, timeout_s)
+            node = nodes[worker % len(nodes)]
+            register = jetstream.open_register(self.runtime, node.server.url, node.name, timeout_s)
             workers.append(partial(registers.run, worker, await stack.enter_async_context(register)))
         return workers
+
+    @property
+    def config(self) -> StreamConfig:
+        """Of the stream that the workload writes to."""
+        config = jetstream.LOG_CONFIG if self.variant.workload == "queue" else jetstream.BUCKET_CONFIG
+        return attrs.evolve(config, num_replicas=self.variant.nodes)
+
+    def nemesis(self, cluster: Cluster) -> Nemesis:
+        operator = Operator(self.runtime, cluster)
+        return Nemesis(
+            self.runtime, self.recorder, self.observed, cluster, operator, self.nemesis_rng, lambda: self.ack_count
+        )
+
+    def aftermath(self, cluster: Cluster, nemesis: Nemesis) -> Aftermath:
+        return Aftermath(
+            self.runtime,
+            cluster,
+            nemesis,
+            self.recorder,
+            self.evidence,
+            self.observed,
+            self.config,
+            self.reader,
+            self.progress,
+        )
 
     def queue(self) -> QueueWorkload:
         return QueueWorkload(
@@ -178,77 +199,6 @@ class Run:
             rate_per_s=self.profile.rate_per_s,
             on_ack=self.on_ack,
         )
-
-    async def wait_service(self, server: ServerProcess, nemesis: Nemesis) -> bool:
-        """Heal, then wait until the stream's state is answered."""
-        await nemesis.heal()
-        if not server.is_running:
-            self.observed.unavailable = nemesis.start_failure
-            return False
-        config = jetstream.LOG_CONFIG if self.variant.workload == "queue" else jetstream.BUCKET_CONFIG
-        start_ns = self.runtime.clock.mono_ns()
-        reason = ""
-        while (passed_s := (self.runtime.clock.mono_ns() - start_ns) / SECOND_NS) < LIVE_S:
-            self.progress("waiting for service", passed_s, LIVE_S)
-            try:
-                async with connect(server.url, runtime=self.runtime) as client:
-                    await JetStream(client, timeout_s=2.0).stream(config.name).info()
-                    self.observed.stream_gone = False
-                    return True
-            except ClientError as exc:
-                self.observed.stream_gone = isinstance(exc, StreamNotFound)
-                if self.observed.stream_gone and passed_s > GONE_S:
-                    return False
-                reason = f"{type(exc).__name__}: {exc}"
-            if not server.is_running:
-                self.observed.unavailable = f"the server ended by itself; its log ends with: {server.last_log_line()}"
-                return False
-            await self.runtime.clock.sleep_ns(POLL_NS)
-        if not self.observed.stream_gone:
-            self.observed.unavailable = f"for {LIVE_S:g} s: {reason}"
-        return False
-
-    async def read_back(self, server: ServerProcess, nemesis: Nemesis) -> None:
-        """Drain by consumers, read message by message, restart in order, read again."""
-        timeout_s = max(5.0, self.profile.timeout_s)
-        if self.variant.workload == "register":
-            async with jetstream.open_register(self.runtime, server.url, server.name, timeout_s) as register:
-                await RegisterWorkload.read_all(self.recorder, self.reader, register)
-            return
-        self.progress("reading back", 0.0, 1.0)
-        async with jetstream.open_log(self.runtime, server.url, server.name, timeout_s) as log:
-            queue = self.queue()
-            if not await queue.publish(self.reader, log):
-                self.observed.unavailable = "a publish after the faults was not acknowledged"
-            await queue.drain(self.reader, log)
-        async with connect(server.url, runtime=self.runtime) as client:
-            reports = self.observed.reports
-            self.evidence.replicas.append(await read_replica(client, server, self.evidence, reports))
-        self.progress("reading back after a restart", 0.5, 1.0)
-        await server.stop()
-        if not await self.wait_service(server, nemesis):
-            return
-        async with connect(server.url, runtime=self.runtime) as client:
-            self.evidence.restarted.append(await read_replica(client, server, self.evidence))
-
-
-@asynccontextmanager
-async def open_store(
-    workplace: Workplace, variant: Variant, profile: Profile, rng: random.Random
-) -> AsyncIterator[Store]:
-    """The kind of store that the variant asks for."""
-    if variant.store == "faultfs":
-        async with open_fault_fs(
-            workplace,
-            rng.randrange(1 << 30),
-            names=variant.names,
-            write_back_s=WRITE_BACK_S * profile.time_scale if variant.write_back else 0.0,
-        ) as store:
-            yield store
-        return
-    path = workplace.directory / "store"
-    path.mkdir()
-    yield DirectoryStore(path, rng)
 
 
 async def run_variant(
@@ -263,27 +213,26 @@ async def run_variant(
     progress: ProgressCallback,
 ) -> Report:
     """Run one variant; raises CouldNotRun when the run says nothing about the target."""
+    if variant.nodes > 1 and not target.has_clusters:
+        raise CouldNotRun(
+            f"{finding.id} needs a cluster of {variant.nodes} nodes, and {target.name} has no clusters yet"
+        )
     profile = finding.profiles[profile_name]
     run = Run(runtime, variant, profile, seed, progress)
     started = datetime.fromtimestamp(runtime.clock.wall_ns() / SECOND_NS, UTC).isoformat(timespec="seconds")
-    async with open_workplace(keep=keep) as workplace, open_store(workplace, variant, profile, run.store_rng) as store:
-        server = ServerProcess(runtime, workplace, target, "n1", store.path, variant.sync_interval)
-        nemesis = Nemesis(runtime, run.recorder, run.observed, server, store, run.nemesis_rng, lambda: run.ack_count)
+    async with (
+        open_workplace(keep=keep) as workplace,
+        open_cluster(runtime, workplace, target, variant, profile, run.store_rng) as cluster,
+    ):
+        nemesis = run.nemesis(cluster)
         missing = nemesis.missing(variant.faults)
         if missing:
             raise CouldNotRun(f"{finding.id} {variant.name}: `{missing[0]}` cannot be done to real processes yet")
         progress("starting the server", 0.0, 1.0)
-        await server.start()
-        await create_stream(runtime, server, variant)
-        await run.trouble(server, store, nemesis)
-        if await run.wait_service(server, nemesis):
-            try:
-                await run.read_back(server, nemesis)
-            except ClientError as exc:
-                run.observed.unavailable = f"while reading back: {type(exc).__name__}: {exc}"
-        elif run.observed.stream_gone:
-            run.evidence.replicas.append(Replica(server.name, {}))
-        await server.stop()
+        await cluster.start()
+        await create_stream(runtime, cluster, run.config)
+        await run.trouble(cluster, nemesis)
+        await run.aftermath(cluster, nemesis).run(run.queue() if variant.workload == "queue" else None)
     suite = checkers.STREAM if variant.workload == "queue" else checkers.REGISTERS
     results = tuple(check(run.evidence) for check in suite)
     judgement = judge(variant, run.evidence, results, run.observed)
@@ -302,11 +251,16 @@ async def run_variant(
     )
 
 
-async def create_stream(runtime: Runtime, server: ServerProcess, variant: Variant) -> None:
-    """Create what the workload writes to. Raises CouldNotRun."""
-    config = jetstream.LOG_CONFIG if variant.workload == "queue" else jetstream.BUCKET_CONFIG
-    try:
-        async with connect(server.url, runtime=runtime) as client:
-            await JetStream(client, timeout_s=CREATE_TIMEOUT_S).create_stream(config)
-    except ClientError as exc:
-        raise CouldNotRun(f"{server.target.name} created no stream: {type(exc).__name__}: {exc}") from None
+async def create_stream(runtime: Runtime, cluster: Cluster, config: StreamConfig) -> None:
+    """Create what the workload writes to; a cluster may need a while to elect who can. Raises CouldNotRun."""
+    start_ns = runtime.clock.mono_ns()
+    while True:
+        try:
+            async with connect(cluster.first.server.url, runtime=runtime) as client:
+                await JetStream(client, timeout_s=CREATE_TIMEOUT_S).create_stream(config)
+                return
+        except ClientError as exc:
+            if cluster.routes is None or runtime.clock.mono_ns() - start_ns > CREATE_S * SECOND_NS:
+                name = cluster.first.server.target.name
+                raise CouldNotRun(f"{name} created no stream: {type(exc).__name__}: {exc}") from None
+        await runtime.clock.sleep_ns(POLL_NS)

@@ -63,6 +63,9 @@ class Store(Protocol):
     async def power_loss(self, policy: str) -> None:
         """Lose what was not synced. The server must be dead."""
 
+    def wipe(self) -> None:
+        """Remove everything. The server must be dead."""
+
     async def survives(self, data: bytes) -> bool | None:
         """Whether `data` would be found after a power loss now; None where that cannot be known."""
 
@@ -109,6 +112,9 @@ class DirectoryStore:
     async def power_loss(self, policy: str) -> None:
         raise CouldNotRun("power loss needs the fault file system")
 
+    def wipe(self) -> None:
+        empty(self.path)
+
     async def survives(self, data: bytes) -> bool | None:
         return None
 
@@ -126,11 +132,12 @@ class FaultFs:
         """Carry out one command; returns its answer. Raises CouldNotRun when the process refuses or is gone."""
         assert self._process.stdin is not None
         async with self._lock:
-            try:
-                await self._process.stdin.send_all(json.dumps(command).encode() + b"\n")
-                answer = await self._answer()
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                raise CouldNotRun(f"the fault file system is gone: {exc}") from None
+            with trio.CancelScope(shield=True):  # an answer that nobody takes would be taken for the next one's
+                try:
+                    await self._process.stdin.send_all(json.dumps(command).encode() + b"\n")
+                    answer = await self._answer()
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+                    raise CouldNotRun(f"the fault file system is gone: {exc}") from None
         if "error" in answer:
             raise CouldNotRun(f"fault file system: {command['do']}: {answer['error']}")
         return answer["ok"]
@@ -153,7 +160,7 @@ class FaultFs:
             try:
                 answer = await self._answer()
             except trio.BrokenResourceError:
-                answer = {"error": "its process ended; see faultfs.log"}
+                answer = {"error": "its process ended; --keep keeps its log"}
             if "error" in answer:
                 raise CouldNotRun(f"fault file system: {answer['error']}")
             return
@@ -173,9 +180,21 @@ class FaultFs:
     async def power_loss(self, policy: str) -> None:
         await self.command(do="power", policy=policy)
 
+    def wipe(self) -> None:
+        empty(self.path)
+
     async def survives(self, data: bytes) -> bool | None:
         answer: bool = await self.command(do="survives", base64=base64.b64encode(data).decode(), glob="*")
         return answer
+
+
+def empty(path: Path) -> None:
+    """Remove everything in a directory."""
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def missing_for_mount() -> str | None:
@@ -191,20 +210,23 @@ def missing_for_mount() -> str | None:
 
 
 @asynccontextmanager
-async def open_fault_fs(workplace: Workplace, seed: int, *, names: str, write_back_s: float) -> AsyncIterator[FaultFs]:
-    """Mount a fresh fault file system for the length of the block. `names` and `write_back_s`: see `faultfs`.
+async def open_fault_fs(
+    workplace: Workplace, name: str, seed: int, *, names: str, write_back_s: float
+) -> AsyncIterator[FaultFs]:
+    """Mount a fresh fault file system for the length of the block, as the disk of the node `name`. `names` and
+    `write_back_s`: see `faultfs`.
 
     Raises CouldNotRun.
     """
     lacking = missing_for_mount()
     if lacking is not None:
         raise CouldNotRun(lacking)
-    path = workplace.directory / "disk"
+    path = workplace.directory / f"{name}-disk"
     path.mkdir()
     workplace.note("mount", path)
     process = await workplace.start(
         [*FILE_SYSTEM, str(path), str(seed), names, str(write_back_s)],
-        log=workplace.directory / "faultfs.log",
+        log=workplace.directory / f"{name}-faultfs.log",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

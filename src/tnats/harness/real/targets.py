@@ -36,12 +36,13 @@ class Target:
 
     name: str
     command: tuple[str, ...]
+    has_clusters: bool = True
 
 
 async def find_target(text: str) -> Target:
     """Resolve `text`, fetching the release if need be. Raises CouldNotRun."""
     if text == "tnats":
-        return Target("tnats", (sys.executable, "-m", "tnats", "serve"))
+        return Target("tnats", (sys.executable, "-m", "tnats", "serve"), has_clusters=False)
     if "/" in text:
         if not os.access(text, os.X_OK):
             raise CouldNotRun(f"target {text}: no such program")

@@ -7,6 +7,7 @@ ended here, and `warden` does the same should this process be killed.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +24,8 @@ from tnats.harness.real.warden import identity
 
 WARDEN = (sys.executable, "-m", "tnats.harness.real.warden")
 PREFIX = "tnats-jepsen-"
+PORT_MIN, PORT_MAX = 10_000, 32_768
+"""Below what Linux gives to outgoing connections."""
 
 
 class Workplace:
@@ -109,8 +112,15 @@ async def open_workplace(*, keep: bool = False) -> AsyncIterator[Workplace]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on at present."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A TCP port of the loopback interface that nobody listens on, and that no outgoing connection is given by itself:
+    a server that was killed must find its port free when it comes back.
+    """
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(PORT_MIN, PORT_MAX)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -1,0 +1,74 @@
+"""What an operator does to a cluster while it is troubled: removes peers, makes and removes streams, asks who leads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import trio
+
+from tnats.client import ClientError, connect
+from tnats.client.jetstream import JetStream, StreamConfig
+from tnats.harness.real.cluster import Cluster, Node
+from tnats.limits import SECOND_NS
+from tnats.runtime.api import Runtime
+
+REMOVE_SUBJECT = "$JS.API.SERVER.REMOVE"
+REMOVE_S = 20.0
+"""For so long the removal is asked for again until somebody answers."""
+ANSWER_S = 2.0
+PAUSE_NS = SECOND_NS // 5
+
+
+class Operator:
+    """Acts through nodes that run."""
+
+    def __init__(self, runtime: Runtime, cluster: Cluster) -> None:
+        self._runtime = runtime
+        self._cluster = cluster
+        self._decoy_count = 0
+
+    def _running(self) -> Iterator[Node]:
+        for node in self._cluster.nodes.values():
+            if node.is_member and node.server.is_running and not node.is_paused:
+                yield node
+
+    async def remove(self, server_name: str) -> str:
+        """Ask for the removal of a server from the group that keeps the list of streams, through one node after the
+        other; returns what was answered.
+        """
+        answer = "no node to ask"
+        with trio.move_on_after(REMOVE_S):
+            while True:
+                for node in self._running():
+                    try:
+                        async with connect(node.server.system_url, runtime=self._runtime) as client:
+                            request = json.dumps({"peer": server_name}).encode()
+                            reply = await client.request(REMOVE_SUBJECT, request, timeout_s=ANSWER_S)
+                    except ClientError as exc:
+                        answer = f"{node.name}: {type(exc).__name__}: {exc}"
+                        continue
+                    body = json.loads(reply.data)
+                    if body.get("success"):
+                        return f"{node.name}: success"
+                    answer = f"{node.name}: {body.get('error', {}).get('description', 'refused')}"
+                await self._runtime.clock.sleep_ns(PAUSE_NS)
+        return answer
+
+    async def decoys(self, count: int) -> int:
+        """Make and remove so many streams; returns how many it did."""
+        done_count = 0
+        for node in self._running():
+            try:
+                async with connect(node.server.url, runtime=self._runtime) as client:
+                    js = JetStream(client, timeout_s=ANSWER_S)
+                    for _ in range(count - done_count):
+                        self._decoy_count += 1
+                        name = f"decoy-{self._decoy_count}"
+                        config = StreamConfig(name, subjects=[name], num_replicas=len(self._cluster.nodes))
+                        await (await js.create_stream(config)).delete()
+                        done_count += 1
+                    return done_count
+            except ClientError:
+                continue
+        return done_count
