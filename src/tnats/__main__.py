@@ -15,10 +15,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (the program's own when None); returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] == "serve":
-        gc.disable()  # what imports make is no garbage, and looking for it takes a tenth of the start
+        gc.disable()  # what a start makes is no garbage, and looking for it takes a tenth of the start
         from tnats.cli import serve
 
-        gc.enable()
         return serve.main(arguments[1:])
     from tnats.cli import app
 
