@@ -40,7 +40,7 @@ class Desk:
         """Judge, and propose what is to be stored."""
         for seq in self.leader.wanted_totals(batch):
             one = self.store.held[seq]
-            self.leader.learn_total((one.subject, one.headers, one.payload))
+            self.leader.learn_total(seq, (one.subject, one.headers, one.payload))
         return self.propose(self.leader.admit(batch, self.now_ns))
 
     def propose(self, admission: Admission) -> Admission:

@@ -103,3 +103,31 @@ def test_damage_that_a_read_meets_shows_in_the_health_check_once() -> None:
             assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 6})
 
     play(1, scene).unwrap()
+
+
+def test_a_counter_whose_last_message_is_damaged_is_broken_and_others_count() -> None:
+    """The damage is met when the total is read: increments of this counter are refused, and the stream goes on."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+
+            async def count(subject: str, increment: int = 1) -> object:
+                answer = await client.request(subject, headers={"Nats-Incr": str(increment)}, timeout_s=1)
+                told = orjson.loads(answer.data)
+                return told.get("val") or told["error"]["err_code"]
+
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["c.*"], "allow_msg_counter": True})
+            assert await count("c.a", 7777777777) == "7777777777"
+            for number in range(1, 10):
+                assert await count("c.b") == str(number)
+            assert stage.node.jetstream is not None
+            await stage.node.jetstream.accounts["$G"].streams["S"].checkpoint()
+            await stage.restart()
+            image = stage.machine.drive.image
+            (path,) = [path for path in image.walk() if path.endswith(".seg")]
+            image.overwrite(path, b"???", image.content(path).index(b'{"val":"7777777777"}'))
+            for number in range(10, 13):
+                assert await count("c.a") == 10172
+                assert await count("c.b") == str(number)
+
+    play(1, scene).unwrap()

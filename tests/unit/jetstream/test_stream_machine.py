@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from tests.unit.jetstream.desk import Desk, tell
 from tests.unit.jetstream.stores import SECOND, T0, ListStore, publish
 
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.messages import JSApiMsgDeleteRequest, JSApiStreamPurgeRequest
-from tnats.jetstream.stream import entries, rules
+from tnats.jetstream.stream import counters, entries, rules
 from tnats.jetstream.stream.config import Retention, StreamConfig
 from tnats.jetstream.stream.entries import Append, Configure, Expire, Purge, Remove
 from tnats.wire.headers import get_header
@@ -441,6 +442,87 @@ def test_a_refused_batch_leaves_no_total() -> None:
     end = publish("a.x", "", Nats_Batch_Id="B", Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
     assert desk.say(end) == ["!10169"]
     assert desk.say(publish("a.x", "", Nats_Incr="1")) == ['{"stream":"T","seq":2,"val":"3"}']
+
+
+def test_a_refused_increment_does_not_count() -> None:
+    """What is too large to be stored leaves the total as it was."""
+    desk = Desk(allow_msg_counter=True, max_msg_size=60)
+    assert desk.say(publish("a.x", "", Nats_Incr="2")) == ['{"stream":"T","seq":1,"val":"2"}']
+    assert desk.say(publish("a.x", "", Nats_Incr="3", Note="x" * 60)) == ["!10054"]
+    assert desk.say(publish("a.x", "", Nats_Incr="1")) == ['{"stream":"T","seq":2,"val":"3"}']
+
+
+def test_totals_in_flight_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More subjects than there is room for totals are counted all the same, within a batch and across batches."""
+    monkeypatch.setattr(counters, "COUNTER_TOTALS_MAX", 2)
+    desk = Desk(allow_msg_counter=True)
+    round_trip = [publish(f"a.{number}", "", Nats_Incr="1") for number in range(9)]
+    desk.admit(*round_trip, *round_trip)
+    desk.admit(*round_trip)
+    assert [tell(answer)[-4:-2] for _, answer in desk.commit()] == ['"1'] * 9 + ['"2'] * 9 + ['"3'] * 9
+    assert [answer[-4:-2] for answer in desk.say(*round_trip)] == ['"4'] * 9
+
+
+def test_a_counter_goes_on_from_what_is_left_of_it() -> None:
+    """Its total is that of the subject's last message, whatever took later ones away; with none it starts anew."""
+    desk = Desk(allow_msg_counter=True, max_age=10 * SECOND)
+    one = publish("a.x", "", Nats_Incr="1")
+    desk.say(one)
+    desk.sleep(5)
+    assert desk.say(one, one) == ['{"stream":"T","seq":2,"val":"2"}', '{"stream":"T","seq":3,"val":"3"}']
+    delete = desk.leader.delete_message(JSApiMsgDeleteRequest(seq=3))
+    assert isinstance(delete, Remove)
+    desk.apply(delete)
+    assert desk.say(one) == ['{"stream":"T","seq":4,"val":"3"}']
+    desk.sleep(20)
+    assert desk.say(one) == ['{"stream":"T","seq":5,"val":"1"}']
+    limited = Desk(allow_msg_counter=True, max_msgs=1)
+    assert "1" in limited.say(one)[0]
+    limited.say(publish("b", "", Nats_Incr="1"))
+    assert limited.say(one) == ['{"stream":"T","seq":3,"val":"1"}']
+
+
+def test_what_was_staged_is_counted_by_what_holds_at_the_commit() -> None:
+    """Totals are asked for anew when a batch is committed, for all its subjects."""
+    desk = Desk(allow_msg_counter=True, allow_atomic=True)
+    desk.say(publish("a.x", "", Nats_Incr="5"), publish("a.x", "", Nats_Incr="1"), publish("b", "", Nats_Incr="1"))
+    desk.say(publish("a.x", "", Nats_Incr="1", Nats_Batch_Id="B", Nats_Batch_Sequence="1"))
+    desk.apply(Remove((2,)))
+    commit = publish("b", "", Nats_Incr="1", Nats_Batch_Id="B", Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
+    assert desk.say(commit) == ['{"stream":"T","seq":5,"batch":"B","count":2}']
+    assert [payload for seq, _, payload in desk.held() if seq > 3] == ['{"val":"6"}', '{"val":"2"}']
+
+
+def test_a_counter_on_a_subject_drawn_at_random() -> None:
+    """Where its total was not known the increment is refused, and not counted from nothing."""
+    transform = {"src": "b", "dest": "b.{{random(10)}}"}
+    desk = Desk(allow_msg_counter=True, subject_transform=transform)
+    said = [desk.say(publish("b", "", Nats_Incr="1"))[0] for _ in range(60)]
+    stored = [answer for answer in said if answer != "!10077"]
+    assert len(stored) == desk.store.messages
+    totals = [
+        int(orjson.loads(desk.store.held[seq].payload)["val"])
+        for shard in range(10)
+        if (seq := desk.store.last_seq_of(b"b.%d" % shard))
+    ]
+    assert sum(totals) == len(stored)
+
+
+def test_sourced_increments_wait_for_their_totals() -> None:
+    """Those whose total is not known are left for another time, whatever was removed since the host asked."""
+    desk = Desk(allow_msg_counter=True)
+    desk.say(publish("a.x", "", Nats_Incr="5"), publish("a.x", "", Nats_Incr="1"))
+    place = b"NATS/1.0\r\nNats-Incr: 2\r\nNats-Stream-Source: O 1 > > a.x\r\n\r\n"
+    sourced = [(b"a.x", place, b'{"val":"2"}')]
+    desk.apply(Remove((2,)))
+    admission, count = desk.leader.admit_sourced(sourced, desk.now_ns)
+    assert (admission.entry, count, desk.leader.wanted_total(b"a.x")) == (None, 0, 1)
+    one = desk.store.held[1]
+    desk.leader.learn_total(1, (one.subject, one.headers, one.payload))
+    admission, count = desk.leader.admit_sourced(sourced, desk.now_ns)
+    desk.propose(admission)
+    desk.commit()
+    assert (count, desk.held()[-1]) == (1, (3, "a.x", '{"val":"7"}'))
 
 
 def test_a_batch_is_one_entry() -> None:

@@ -172,6 +172,11 @@ class AtomicBatches:
             return None
         return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(size=msgs_max)
 
+    def subjects(self, batch_id: bytes) -> list[bytes]:
+        """Of the messages that wait in a batch; none if there is no such batch."""
+        batch = self._open.get(batch_id)
+        return [message[0] for message in batch.messages] if batch is not None else []
+
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
         idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]

@@ -53,7 +53,7 @@ from tnats.jetstream.stream.schedules import Due
 from tnats.jetstream.stream.sourcing import Intake
 from tnats.limits import REPUBLISHINGS_MAX, SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.runtime.api import DiskError
-from tnats.storage.errors import StorageError, StoreFull
+from tnats.storage.errors import DataDamaged, StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.subjects.tokens import is_subset, to_bytes
 
@@ -199,8 +199,7 @@ class StreamService:
                     found = await self.store.load(seq)
                 except KeyError:
                     continue  # removed meanwhile: there is another last one, or none
-                if seq == self.leader.wanted_total(subject):
-                    self.leader.learn_total(content(found))
+                self.leader.learn_total(seq, content(found))
 
     async def wait_advanced(self) -> None:
         """Return when a message was stored since the call."""
@@ -284,17 +283,30 @@ class StreamService:
         """Admit the waiting batches of a counter stream while all totals can be had at once."""
         while self._waiting:
             for seq in self.leader.wanted_totals(self._waiting[0]):
-                found = self.store.load_nowait(seq)
+                try:
+                    found = self.store.load_nowait(seq)
+                except DataDamaged:
+                    return False
                 if found is None:
                     return False
-                self.leader.learn_total(content(found))
+                self.leader.learn_total(seq, content(found))
             self._admit(self._waiting.popleft())
         return True
 
     async def _count(self) -> None:
         while not self._count_nowait():
-            for seq in self.leader.wanted_totals(self._waiting[0]):
-                self.leader.learn_total(content(await self.store.load(seq)))
+            batch = self._waiting[0]
+            for seq in self.leader.wanted_totals(batch):
+                try:
+                    self.leader.learn_total(seq, content(await self.store.load(seq)))
+                except KeyError:
+                    pass  # removed meanwhile: there is another last one, or none
+                except DataDamaged:
+                    self.leader.learn_total(seq, None)
+                except (StorageError, DiskError) as trouble:
+                    self._waiting.popleft()
+                    self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(trouble)))
+                    break
 
     # ------------------------------------------------------------------ the log
 

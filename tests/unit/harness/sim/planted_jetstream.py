@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 from tests.unit.harness.sim.planted import Planted, ignore_sync_errors, no_directory_sync, sync_nothing
 
 from tnats.jetstream import service as jetstream_service
@@ -14,6 +13,7 @@ from tnats.jetstream.consumer.service import ConsumerService
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.entries import Purge, Remove
+from tnats.jetstream.stream.judge import Judge
 from tnats.jetstream.stream.leader import StreamLeader
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.sim.disk import SimDisk
@@ -94,11 +94,10 @@ def stores_members_at_once(
     """A batch whose members are stored as they come."""
     batch_id, place = headers.get(b"Nats-Batch-Id"), int(headers.get(b"Nats-Batch-Sequence"))
     is_commit = headers.get(b"Nats-Batch-Commit") == b"1"
-    self._judge(message, {}, reply if is_commit else b"", entry)
+    self._judge.admit(message, {}, reply if is_commit else b"", entry)
     if is_commit:
         offset = len(entry.messages) - 1
-        told = orjson.dumps(batch_id.decode())
-        entry.acks[offset] = b'%b%d,"batch":%b,"count":%d}' % (self._ack_head, entry.first_seq + offset, told, place)
+        entry.acks[offset] = self._acks.batch(entry.first_seq + offset, batch_id.decode(), place)
 
 
 PLANTED_JETSTREAM = (
@@ -135,7 +134,7 @@ PLANTED_JETSTREAM = (
         "jetstream_publish",
         5,
         ("C9 expected sequences are kept",),
-        lambda: [(StreamLeader, "_check_expectations", lambda *arguments: None)],
+        lambda: [(Judge, "_check_expectations", lambda *arguments: None)],
     ),
     Planted(
         "members of a batch are stored as they come",
@@ -187,6 +186,6 @@ PLANTED_JETSTREAM = (
         "jetstream_kv",
         10,
         ("C9 updates succeed only on the expected revision", "C8 every key is linearizable"),
-        lambda: [(StreamLeader, "_check_expectations", lambda *arguments: None)],
+        lambda: [(Judge, "_check_expectations", lambda *arguments: None)],
     ),
 )
