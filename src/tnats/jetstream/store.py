@@ -6,7 +6,9 @@ Everything is answered from the log's index.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 from tnats.limits import MIB
 from tnats.storage.index import PLACE_MIN, SubjectFilter
@@ -275,14 +277,11 @@ class IndexedStore:
         Raises DataDamaged, DiskError for the first one.
         """
         wanted = self.next_run(filters, seq, count_max)
-        size = 0
-        for count, one in enumerate(wanted):
-            size += self.size_of(one)
-            if size > bytes_max and count:
-                wanted = wanted[:count]
-                break
         if not wanted:
             return [], 0
+        sizes = list(accumulate(self.sizes_of(wanted)))
+        if sizes[-1] > bytes_max:
+            wanted = wanted[: max(bisect_right(sizes, bytes_max), 1)]
         found = self.load_run_nowait(wanted)
         if found:
             return [one for one in found if one is not None], wanted[len(found) - 1] + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ import trio
 from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, ClientError, Subscription, connect
+from tnats.runtime.sim.disk_faults import DiskFault, Fail
 
 
 def open_client(stage: Stage) -> Any:
@@ -62,6 +64,54 @@ def test_a_mirror_of_a_stream_with_a_gap_at_its_head() -> None:
             await publish(client, "O", b"101")
             await stage.sleep(3)
             assert (await held(client, "M"))[-1] == (101, "O", "101")
+
+    play(1, scene).unwrap()
+
+
+def test_a_copy_is_whole_when_the_disk_was_full() -> None:
+    """Whatever of a run of messages found no room, a mirror and a source have all of them in the end, in order."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            faults = stage.machine.drive.faults
+            for size in (100, 3000, 50_000):
+                await make(client, "M", mirror={"name": "O"})
+                await make(client, "S", sources=[{"name": "O"}])
+                await make(client, "O", subjects=["o.*"])
+                for number in range(60):
+                    await publish(client, f"o.{number % 3}", b"%d" % number + bytes(size * (number % 5)))
+                faults.append(DiskFault(("write", "resize", "create"), Fail(errno.ENOSPC), chance=0.5))
+                await stage.sleep(5)
+                faults.clear()
+                await stage.sleep(8)
+                wanted = await held(client, "O")
+                assert len(wanted) == 60
+                assert await held(client, "M") == wanted
+                assert [one[1:] for one in await held(client, "S")] == [one[1:] for one in wanted]
+                for name in "OMS":
+                    await call(client, f"STREAM.DELETE.{name}")
+
+    play(1, scene).unwrap()
+
+
+def test_names_with_percent_signs() -> None:
+    """They mean nothing: what is sourced under a filter with them says where it comes from, and comes once."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O%d", subjects=["o.>"])
+            await make(client, "S", sources=[{"name": "O%d", "filter_subject": "o.%s.*"}])
+            for number in range(3):
+                await publish(client, "o.%s.%b", b"%d" % number)
+                await publish(client, "o.other.%b", b"%d" % number)
+            await stage.sleep(3)
+            assert await held(client, "S") == [(seq + 1, "o.%s.%b", str(seq)) for seq in range(3)]
+            answer: Any = await call(client, "STREAM.MSG.GET.S", {"seq": 3})
+            place = base64.b64decode(answer["message"]["hdrs"]).split(b"Nats-Stream-Source: ")[1]
+            assert place.startswith(b"O%d 5 o.%s.* > o.%s.%b ")
+            await stage.restart()
+            await stage.sleep(3)
+            assert len(await held(client, "S")) == 3
 
     play(1, scene).unwrap()
 

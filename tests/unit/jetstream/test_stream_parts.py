@@ -13,7 +13,7 @@ from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Republish, Storage, StreamConfig, StreamSource
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.fast_batches import Control, parse_control
-from tnats.jetstream.stream.headers import storable
+from tnats.jetstream.stream.headers import nats_headers, source_alone, storable
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.ttl import NEVER, parse_ttl
@@ -217,3 +217,17 @@ def test_republished_messages() -> None:
 def test_blocks_that_are_stored(block: bytes, stored: bytes) -> None:
     """A stored header block can be read by everybody, whatever was published; nothing is stored of an empty one."""
     assert storable(block) == stored
+
+
+def test_a_block_with_nothing_but_a_source() -> None:
+    """It is read like any other; one with a further header, before or behind, is not taken for it."""
+    place = b"O 7 > > o.x"
+    assert source_alone(b"NATS/1.0\r\nNats-Stream-Source: %b\r\n\r\n" % place) == place
+    assert nats_headers(b"NATS/1.0\r\nNats-Stream-Source: %b\r\n\r\n" % place) == {b"Nats-Stream-Source": place}
+    for lines in (
+        b"Nats-Stream-Source: %b\r\nNats-Msg-Id: a\r\n" % place,
+        b"Nats-Msg-Id: a\r\nNats-Stream-Source: %b\r\n" % place,
+        b"Nats-Stream-Source: %b\r\nX: y\r\n" % place,
+    ):
+        assert source_alone(b"NATS/1.0\r\n%b\r\n" % lines) == b""
+        assert nats_headers(b"NATS/1.0\r\n%b\r\n" % lines)[b"Nats-Stream-Source"] == place

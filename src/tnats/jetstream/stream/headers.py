@@ -20,11 +20,24 @@ BATCH_COMMIT = b"Nats-Batch-Commit"
 ROLLUP_SUBJECT = b"sub"
 ROLLUP_ALL = b"all"
 
+SOURCE_START = VERSION_LINE + b"\r\n" + STREAM_SOURCE + b": "
+"""How the header block of a message begins that had none where it was sourced from: there is nothing else in it."""
+
 _NONE: dict[bytes, bytes] = {}
+
+
+def source_alone(block: bytes) -> bytes:
+    """The value of Nats-Stream-Source, if that is the only header; empty otherwise."""
+    if block.startswith(SOURCE_START) and block.find(b"\r\n", len(SOURCE_START)) == len(block) - 4:
+        return block[len(SOURCE_START) : -4]
+    return b""
 
 
 def nats_headers(block: bytes) -> dict[bytes, bytes]:
     """The first of each `Nats-` header by key. Not to be changed by the caller."""
+    source = source_alone(block)
+    if source:
+        return {STREAM_SOURCE: source}
     at = block.find(b"\r\nNats-")
     if at < 0:
         return _NONE
@@ -41,7 +54,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes]:
 
 def parse_place(value: bytes) -> tuple[bytes, int] | None:
     """(what is followed: origin, filters, targets; the sequence there) of a Nats-Stream-Source header, None if bad."""
-    words = value.split(b" ")
+    words = value.split(b" ", 4)
     if len(words) < 4 or not words[1].isdigit():
         return None
     return b" ".join((words[0], words[2], words[3])), int(words[1])

@@ -26,7 +26,15 @@ from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Skip
-from tnats.jetstream.stream.headers import MSG_ID, ROLLUP, ROLLUP_ALL, STREAM_SOURCE, nats_headers, parse_place
+from tnats.jetstream.stream.headers import (
+    MSG_ID,
+    ROLLUP,
+    ROLLUP_ALL,
+    STREAM_SOURCE,
+    nats_headers,
+    parse_place,
+    source_alone,
+)
 from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
 from tnats.jetstream.stream.ttl import TTL_HEADER, Deadlines, is_removal, parse_ttl
@@ -119,7 +127,9 @@ class StreamMachine:
         store.append_run(ts_ns, messages)
         if type(messages) is not MessageRun or messages.has_headers:
             for subject, headers, _ in messages:
-                if headers and (b"\r\nNats-" in headers or b"\r\nKV-" in headers):
+                if headers and (source := source_alone(headers)):
+                    self._note_source(source)
+                elif headers and (b"\r\nNats-" in headers or b"\r\nKV-" in headers):
                     self._note_headers(seq, ts_ns, subject, headers, applied)
                 seq += 1
         if self._has_limits:

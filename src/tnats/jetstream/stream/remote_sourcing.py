@@ -30,7 +30,7 @@ from tnats.jetstream.stream.sourcing import RETRY_NS, Intake, LocalIntake
 from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
-from tnats.storage.message_log import Message as Stored
+from tnats.storage.message_log import Stored
 from tnats.subjects.tokens import to_bytes
 from tnats.wire.headers import get_header
 
@@ -199,7 +199,7 @@ class RemoteIntake(Intake):
         stored, flow_reply, is_missing = self._take()
         if stored:
             await self._put(stored)
-            self.next_seq = stored[-1].sequence + 1
+            self.next_seq = stored[-1][0] + 1
         self._last_active_ns = self._stream.host.mono_ns()
         if is_missing:
             raise _Ended
@@ -225,7 +225,7 @@ class RemoteIntake(Intake):
             if place is None or place.consumer_seq != self._consumer_seq + 1:
                 return stored, b"", True
             self._consumer_seq, self._lag = place.consumer_seq, place.pending
-            stored.append(Stored(place.stream_seq, place.time_ns, subject, block, payload))
+            stored.append((place.stream_seq, place.time_ns, subject, block, payload))
         return stored, b"", False
 
 

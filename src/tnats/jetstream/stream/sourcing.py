@@ -22,22 +22,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-import attrs
-
 from tnats.ids import name_hash
 from tnats.jetstream.api.messages import StreamSourceInfo
-from tnats.jetstream.store import content
 from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.entries import Append, Message, Skip
-from tnats.jetstream.stream.headers import ROLLUP, STREAM_SOURCE
+from tnats.jetstream.stream.headers import ROLLUP, SOURCE_START, STREAM_SOURCE
+from tnats.jetstream.stream.machine import Applied
 from tnats.limits import SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
-from tnats.storage.message_log import Message as Stored
-from tnats.subjects.draw import Draw
+from tnats.storage.message_log import Stored
 from tnats.subjects.tokens import to_bytes
 from tnats.subjects.transforms import Transform
-from tnats.wire.headers import VERSION_LINE, remove_headers_with_prefix, set_header
+from tnats.wire.headers import remove_headers_with_prefix, set_header
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
@@ -45,19 +42,13 @@ if TYPE_CHECKING:
 RETRY_NS = 2 * SECOND_NS
 """How long an intake rests when its origin is not there, or its stream could not store."""
 
-SOURCE_BLOCK = VERSION_LINE + b"\r\n" + STREAM_SOURCE + b": %b\r\n\r\n"
-"""The header block of a sourced message that had none."""
-
 NOT_TAKEN = (b"Nats-Expected-", b"Nats-Batch-")
 """Headers that meant something to the origin alone."""
 
 
-@attrs.frozen
-class _Rule:
-    """What is taken, and what its subject becomes."""
-
-    pattern: bytes
-    transform: Transform | None
+def quoted(text: bytes) -> bytes:
+    """Text as a format that stands for itself."""
+    return text.replace(b"%", b"%%")
 
 
 class Intake(ABC):
@@ -74,10 +65,10 @@ class Intake(ABC):
         """Why nothing comes, as an error of the API."""
         transforms = [(one.src, one.dest) for one in source.subject_transforms]
         rules = transforms or [(source.filter_subject, "")]
-        self._rules = [
-            _Rule(to_bytes(src or ">"), Transform(src or ">", dest) if dest else None) for src, dest in rules
-        ]
-        filters = b",".join(rule.pattern for rule in self._rules)
+        self.filters = tuple(to_bytes(src or ">") for src, _ in rules)
+        """The patterns of what is taken."""
+        self._transforms = [Transform(src or ">", dest) for src, dest in rules if dest]
+        filters = b",".join(self.filters)
         targets = b",".join(to_bytes(dest or ">") for _, dest in rules)
         self._name = to_bytes(source.name)
         if source.external is not None and source.external.api:
@@ -86,11 +77,6 @@ class Intake(ABC):
         self._place = b"%b %b" % (self._name, self._label)
         self._identity = b""
         """Which of the streams that have had this name it is: the last word of the header."""
-
-    @property
-    def filters(self) -> tuple[bytes, ...]:
-        """The patterns of what is taken."""
-        return tuple(rule.pattern for rule in self._rules)
 
     @abstractmethod
     async def run(self) -> None:
@@ -108,48 +94,64 @@ class Intake(ABC):
         await (self._mirror(stored) if self._is_mirror else self._take_in(stored))
 
     async def _mirror(self, stored: list[Stored]) -> None:
-        """Store messages at their own sequences and times."""
+        """Store messages at their own sequences and times. All are on their way before one is waited for."""
         stream = self._stream
-        run: list[Message] = []
-        first = 0
-        time_ns = 0
+        next_seq = stream.store.last_seq + 1
+        proposals: list[Append | Skip] = []
+        messages: list[Message] = []
+        run_time_ns = -1
         for one in stored:
-            if run and (one.sequence != first + len(run) or one.time_ns != time_ns):
-                await stream.commit(Append(first, time_ns, run, []))
-                run = []
-            if not run:
-                first, time_ns = one.sequence, one.time_ns
-                if first <= stream.store.last_seq:
-                    continue
-                if first > stream.store.last_seq + 1:
-                    await stream.commit(Skip(first, time_ns))
-            run.append(self._changed(one))
-        if run:
-            await stream.commit(Append(first, time_ns, run, []))
+            seq, time_ns = one[0], one[1]
+            if seq < next_seq:
+                continue
+            if seq > next_seq:
+                proposals.append(Skip(seq, time_ns))
+            if seq > next_seq or time_ns != run_time_ns:
+                messages, run_time_ns = [], time_ns
+                proposals.append(Append(seq, time_ns, messages, []))
+            messages.append(self._changed(one))
+            next_seq = seq + 1
+        if not proposals:
+            return
+        failures: list[StorageError] = []
+
+        def done(_: Applied | None, error: StorageError | None) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for proposal in proposals[:-1]:
+            stream.propose(proposal, done)
+            if failures:  # at once, so that what comes behind it has no place either
+                raise failures[0]
+        await stream.commit(proposals[-1])
 
     async def _take_in(self, stored: list[Stored]) -> None:
         """Store messages behind what the stream has, each with a word on where it comes from."""
+        place = b" ".join((quoted(self._name), b"%d", quoted(self._label), b"%b")) + self._identity
+        block = SOURCE_START + place + b"\r\n\r\n"
         messages = []
         for one in stored:
             subject, headers, payload = self._changed(one)
+            seq, origin_subject = one[0], one[2]
             if headers:
                 headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
                 if not self._stream.config.allow_rollup_hdrs:
                     headers = remove_headers_with_prefix(headers, ROLLUP + b":")
-            place = b"%b %d %b %b%b" % (self._name, one.sequence, self._label, one.subject, self._identity)
-            block = set_header(headers, STREAM_SOURCE, place) if headers else SOURCE_BLOCK % place
-            messages.append((subject, block, payload))
+            if headers:
+                headers = set_header(headers, STREAM_SOURCE, place % (seq, origin_subject))
+            else:
+                headers = block % (seq, origin_subject)
+            messages.append((subject, headers, payload))
         await self._stream.store_sourced(messages)
 
     def _changed(self, stored: Stored) -> Message:
-        subject, headers, payload = content(stored)
+        _, _, subject, headers, payload = stored
         if headers:
             for prefix in NOT_TAKEN:
                 headers = remove_headers_with_prefix(headers, prefix)
-        draw: Draw = self._stream.host.draw
-        for rule in self._rules:
-            if rule.transform is not None and rule.transform.matches(subject):
-                return rule.transform.apply(subject, draw), headers, payload
+        for transform in self._transforms:
+            if transform.matches(subject):
+                return transform.apply(subject, self._stream.host.draw), headers, payload
         return subject, headers, payload
 
     # ------------------------------------------------------------------ places
@@ -239,7 +241,7 @@ class LocalIntake(Intake):
             if stored:
                 await self._put(stored)
             self.next_seq = next_seq
-            origin.done_with([message.sequence for message in stored], None)
+            origin.done_with([message[0] for message in stored], None)
 
     async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
         """Wanted messages of the origin, a bounded number, and where to read on."""
@@ -254,7 +256,6 @@ class LocalIntake(Intake):
             except (StorageError, DiskError):  # damaged, which the origin has reported
                 seq = store.next_matching(wanted, store.next_matching(wanted, seq) + 1)
                 continue
-            for one in some:
-                found.append(Stored(*one))
-                size += len(one[3]) + len(one[4])
+            found += some
+            size += sum([len(one[3]) + len(one[4]) for one in some])
         return found, seq or max(self.next_seq, store.last_seq + 1)
