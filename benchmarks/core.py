@@ -11,69 +11,11 @@ ratios A/B of each round: above 1.00, A is ahead. Absolute figures hold for one 
 from __future__ import annotations
 
 import argparse
-import shlex
-import socket
 import statistics
-import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 
-HOST = "127.0.0.1"
-CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\nPING\r\n'
-
-
-class Client:
-    """A raw connection."""
-
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection((HOST, port), timeout=60)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock.sendall(CONNECT)
-        self.wait_for(b"PONG\r\n")
-
-    def wait_for(self, mark: bytes, count: int = 1) -> None:
-        """Read until `mark` has come `count` times."""
-        tail, seen = b"", 0
-        while seen < count:
-            data = self.sock.recv(1 << 20)
-            if not data:
-                raise ConnectionError("closed by the server")
-            text = tail + data
-            seen += text.count(mark)
-            tail = text[len(text) - len(mark) + 1 :]
-
-
-class Server:
-    """A server process with a configuration of its own."""
-
-    def __init__(self, command: str) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="bench-")
-        with socket.socket() as free:
-            free.bind((HOST, 0))
-            self.port = free.getsockname()[1]
-        path = Path(self.folder.name, "server.conf")
-        path.write_text(f'listen: "{HOST}:{self.port}"\n')
-        self.process = subprocess.Popen([*shlex.split(command), "-c", str(path)], stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
-        while not self.answers():
-            if time.monotonic() > deadline:
-                self.stop()
-                raise TimeoutError(f"{command} does not answer")
-            time.sleep(0.01)
-
-    def answers(self) -> bool:
-        try:
-            Client(self.port)
-        except OSError:
-            return False
-        return True
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-        self.folder.cleanup()
+from sides import Client, Server
 
 
 def churn(port: int, count: int) -> float:

@@ -15,35 +15,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import signal
-import socket
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import attrs
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from sides import Client, Server
 
-HOST = "127.0.0.1"
-CONNECT = (
-    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"lang":"raw","version":"1",'
-    b'"protocol":1}\r\nPING\r\n'
-)
 ACK = b'"seq":'
 WINDOW = 1000
 SECONDS = 3.0
 STREAMS = (1, 100, 1000)
 SUBJECTS = 1_000_000
 MESSAGES = 10_000_000
-PATIENCE_S = 120.0
 
 
 @attrs.frozen
@@ -58,106 +46,6 @@ class Figure:
 
 Tick = Callable[[float], None]
 """Told of the share of a part's work that is done."""
-
-
-class Client:
-    """A raw connection."""
-
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection((HOST, port), timeout=PATIENCE_S)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock.sendall(CONNECT)
-        self._wait_for(b"PONG\r\n")
-
-    def _wait_for(self, mark: bytes) -> bytes:
-        data = b""
-        while mark not in data:
-            data += self.receive()
-        return data
-
-    def receive(self) -> bytes:
-        """What has come, answering keep-alives."""
-        data = self.sock.recv(1 << 20)
-        if not data:
-            raise ConnectionError("closed by the server")
-        if b"PING\r\n" in data:
-            self.sock.sendall(b"PONG\r\n")
-        return data
-
-    def request(self, subject: str, body: object = None) -> dict[str, Any]:
-        """The JSON answer to one request. Raises LookupError for an error, or when nobody answers."""
-        data = b"" if body is None else json.dumps(body).encode()
-        self.sock.sendall(
-            b"SUB _INBOX.q 77\r\nPUB %b _INBOX.q %d\r\n%b\r\nUNSUB 77 1\r\n" % (subject.encode(), len(data), data)
-        )
-        text = b""
-        while True:
-            text += self.receive()
-            if b"HMSG _INBOX.q 77 " in text:
-                raise LookupError(f"nobody answers {subject}")
-            at = text.find(b"MSG _INBOX.q 77 ")
-            end = text.find(b"\r\n", at)
-            if at < 0 or end < 0:
-                continue
-            size = int(text[at:end].split()[-1])
-            if len(text) >= end + 4 + size:
-                answer: dict[str, Any] = json.loads(text[end + 2 : end + 2 + size])
-                if "error" in answer:
-                    raise LookupError(f"{subject}: {answer['error']}")
-                return answer
-
-
-class Server:
-    """A server process in a directory of its own."""
-
-    def __init__(self, command: str, sync_interval: str) -> None:
-        self._command = command
-        self._folder = tempfile.TemporaryDirectory(prefix="bench-")
-        with socket.socket() as free:
-            free.bind((HOST, 0))
-            self.port = free.getsockname()[1]
-        self._config = Path(self._folder.name, "server.conf")
-        self._config.write_text(
-            f'listen: "{HOST}:{self.port}"\nmax_pending: 256MB\n'
-            f'jetstream {{ store_dir: "{self._folder.name}/store", max_mem: 4GB, max_file: 50GB, '
-            f"sync_interval: {sync_interval} }}\n"
-        )
-        self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it takes clients."""
-        log = open(Path(self._folder.name, "log"), "ab")  # noqa: SIM115 - the process has it
-        self._process = subprocess.Popen([*shlex.split(self._command), "-c", str(self._config)], stdout=log, stderr=log)
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._answers():
-            if time.monotonic() > deadline or self._process.poll() is not None:
-                self.stop()
-                raise TimeoutError(f"{self._command} does not answer")
-            time.sleep(0.002)
-
-    def _answers(self) -> bool:
-        try:
-            with closing(Client(self.port).sock):
-                return True
-        except OSError:
-            return False
-
-    def rss_mib(self) -> float:
-        """Resident memory."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._folder.cleanup()
 
 
 def make_stream(client: Client, name: str, subject: str) -> None:
