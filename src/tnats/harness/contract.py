@@ -65,6 +65,8 @@ class Observed:
     stream_gone: bool = False
     on_disk: dict[str, int] = attrs.field(factory=dict)
     """By node how many bytes of message files its store holds at the end, however well it serves."""
+    logged: dict[str, list[str]] = attrs.field(factory=dict)
+    """By node which of the finding's telling words stand in its log."""
     reports: dict[str, list[str]] = attrs.field(factory=dict)
     """By node what the health check said after each start: a loss may be told once, and need not be told for ever."""
     audited_count: int = 0
@@ -158,6 +160,7 @@ class NodeFigures:
     drained_lost_count: int
     """Values that consumers connected to it did not get."""
     on_disk_bytes: int
+    logged: tuple[str, ...]
     failure: str
 
 
@@ -180,6 +183,7 @@ def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
                 diverged_count=0 if replica.failure else diverged_count(readable[0], replica),
                 drained_lost_count=len(acked - got) if node in drained else 0,
                 on_disk_bytes=on_disk_bytes,
+                logged=tuple(observed.logged.get(node, ())),
                 failure=replica.failure,
             )
         )

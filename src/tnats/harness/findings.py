@@ -72,6 +72,8 @@ class Finding:
     seen_by_jepsen: str
     profiles: dict[str, Profile]
     variants: tuple[Variant, ...]
+    log_words: tuple[str, ...] = ()
+    """What servers were seen to log when it happened: it is counted, and proves nothing by itself."""
 
 
 def parse_finding(text: str) -> Finding:
@@ -80,7 +82,8 @@ def parse_finding(text: str) -> Finding:
         table = tomllib.loads(text)
         profiles = {name: Profile(**options) for name, options in table.pop("profile").items()}
         variants = tuple(_variant({"nodes": table["nodes"], **options}) for options in table.pop("variant"))
-        return Finding(profiles=profiles, variants=variants, **table)
+        words = tuple(table.pop("log_words", ()))
+        return Finding(profiles=profiles, variants=variants, log_words=words, **table)
     except (KeyError, TypeError, ValueError, FaultError) as exc:
         raise FindingError(f"{type(exc).__name__}: {exc}") from None
 

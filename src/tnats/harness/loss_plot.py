@@ -1,7 +1,8 @@
 """A run as one self-contained HTML page: what was kept and lost over time, the faults, the verdict.
 
 Each publish is a mark at the time of its invocation and the height of its sequence (or of its neighbours', if it was
-never acknowledged), in Jepsen's colours for its queue workload. Marks that fall on the same spot are drawn once.
+never acknowledged), in Jepsen's colours for its queue workload. Marks that fall on the same spot are drawn once. Of a
+cluster there is one plot for what was kept anywhere, and one for each node.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from tnats.harness.checkers.acked_present import classes
-from tnats.harness.checkers.evidence import Evidence
+from tnats.harness.checkers.evidence import Evidence, Replica
 from tnats.harness.history import Operation
 from tnats.limits import SECOND_NS
 
@@ -49,9 +50,9 @@ code { background: var(--code); padding: 0 3px }
 """
 
 
-def svg(evidence: Evidence) -> str:
-    """The plot."""
-    marked = classes(evidence)
+def svg(evidence: Evidence, replica: Replica | None = None) -> str:
+    """The plot: of what was kept anywhere, or by one replica."""
+    marked = classes(evidence, replica)
     end_ns = max((event.time_ns for event in evidence.history.events), default=1)
     top_seq = max((int(op.told("seq") or 0) for op, _ in marked), default=1) or 1
     body = "".join([*axes(end_ns, top_seq), *fault_lines(evidence, end_ns), *marks(marked, end_ns, top_seq)])
@@ -105,6 +106,14 @@ def marks(marked: Sequence[tuple[Operation, str]], end_ns: int, top_seq: int) ->
             yield f'<path fill="{COLOURS[name]}" d="{path}"/>'
 
 
+def by_node(evidence: Evidence) -> str:
+    """A plot for each replica of several."""
+    replicas = [replica for replica in evidence.replicas if not replica.failure]
+    if len(evidence.replicas) < 2:
+        return ""
+    return "".join(f"<h2>What {escape(replica.node)} holds</h2>{svg(evidence, replica)}" for replica in replicas)
+
+
 def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Sequence[str], evidence: Evidence) -> str:
     """The page: title, facts, verdict with its lines, the plot, what the nemesis did."""
     counts: dict[str, int] = dict.fromkeys(COLOURS, 0)
@@ -125,6 +134,6 @@ def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Seque
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><table>{facts}</table>"
         f'<h2>Verdict: the contract is <span class="{verdict}">{verdict}</span></h2><ul>{said}</ul>'
-        f"<h2>Writes over time</h2>{svg(evidence)}<table>{legend}</table>"
+        f"<h2>Writes over time</h2>{svg(evidence)}<table>{legend}</table>{by_node(evidence)}"
         f"<h2>Faults</h2><table>{done}</table></body></html>"
     )

@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 
 from tests.unit.harness.test_checkers import GOOD, evidence
 
+from tnats.harness.checkers.acked_present import classes
 from tnats.harness.history import Event
-from tnats.harness.loss_plot import classes, page, svg
+from tnats.harness.loss_plot import COLOURS, page, svg
 
 
 def test_each_publish_has_its_class() -> None:
@@ -38,3 +39,16 @@ def test_the_page_stands_alone() -> None:
 def test_a_run_without_any_acknowledgement_is_drawn_too() -> None:
     """Empty stores and histories have no extremes to divide by."""
     ElementTree.fromstring(svg(evidence({}, n1={})))
+
+
+def test_every_node_of_a_cluster_has_a_plot() -> None:
+    """In which what it lacks is lost, though another node has it; none for a node that could not be read."""
+    found = evidence(GOOD, n1=GOOD, n2={1: "0-0", 4: "0-3"}, n3=GOOD)
+    found.replicas[2].failure = "no consumer was placed on it"
+    text = page("t", "broken", [], [], found)
+    assert text.count("<svg") == 3
+    assert "What n2 holds" in text
+    assert "What n3 holds" not in text
+    assert COLOURS["lost_middle"] in svg(found, found.replicas[1])
+    assert COLOURS["lost_middle"] not in svg(found)
+    assert page("t", "broken", [], [], evidence(GOOD)).count("<svg") == 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tnats.harness.checkers.evidence import Evidence, Result, result
+from tnats.harness.checkers.evidence import Evidence, Replica, Result, result
 from tnats.harness.history import Operation
 from tnats.harness.workloads.queue import split_value
 
@@ -50,9 +50,14 @@ def held(evidence: Evidence) -> set[str]:
     return {stored.value for replica in evidence.replicas for stored in replica.messages.values()}
 
 
-def classes(evidence: Evidence) -> list[tuple[Operation, str]]:
-    """Every publish with its class; losses by where they lie among the kept ones, by sequence."""
-    present = held(evidence) | {value for pairs in evidence.drained().values() for _, value in pairs}
+def classes(evidence: Evidence, replica: Replica | None = None) -> list[tuple[Operation, str]]:
+    """Every publish with its class; losses by where they lie among the kept ones, by sequence. With a `replica` kept is
+    what that one holds, else what anybody has seen anywhere.
+    """
+    if replica is not None:
+        present = {stored.value for stored in replica.messages.values()}
+    else:
+        present = held(evidence) | {value for pairs in evidence.drained().values() for _, value in pairs}
     kept = [int(op.told("seq")) for op in evidence.acked() if op.value in present]
     first, last = (min(kept), max(kept)) if kept else (1 << 62, 0)
     was_read = evidence.was_read

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import trio
+
 from tnats.client import Client, ClientError
 from tnats.client.jetstream import AckPolicy, Consumer, ConsumerConfig, JetStream
 from tnats.harness.checkers.evidence import Evidence, Replica, Stored
@@ -21,6 +23,7 @@ SILENCES_MAX = 3
 """Empty answers in a row, though messages are pending, after which reading ends."""
 TRIES_PER_NODE = 16
 """With five nodes, eighty draws miss one of them once in ten million times."""
+PLACE_S = 40.0
 HEALTHY_STATUS = 200
 
 
@@ -54,19 +57,19 @@ async def place_consumers(js: JetStream, nodes: Mapping[str, str]) -> dict[str, 
         ack_policy=AckPolicy.NONE, num_replicas=1, mem_storage=True, inactive_threshold_ns=300 * SECOND_NS
     )
     failure: ClientError | None = None
-    for _ in range(TRIES_PER_NODE * len(nodes)):
-        try:
-            consumer = await js.stream(STREAM).create_consumer(config)
-            info = await consumer.info()
-        except ClientError as exc:
-            failure = exc
-            continue
-        leader = info.cluster.leader if info.cluster is not None else ""
-        node = nodes.get(leader)
-        if node is not None:
-            placed.setdefault(node, consumer)
-        if len(placed) == len(nodes):
-            return placed
+    with trio.move_on_after(PLACE_S):
+        for _ in range(TRIES_PER_NODE * len(nodes)):
+            try:
+                consumer = await js.stream(STREAM).create_consumer(config)
+                info = await consumer.info()
+            except ClientError as exc:
+                failure = exc
+                continue
+            node = nodes.get(info.cluster.leader if info.cluster is not None else "")
+            if node is not None:
+                placed.setdefault(node, consumer)
+            if len(placed) == len(nodes):
+                return placed
     if not placed and failure is not None:
         raise failure
     return placed

@@ -25,7 +25,7 @@ def seen_now(report: Report) -> str:
         text = "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})"
         text = text.format(**found["C1"])
         if report.variant.nodes > 1:
-            text += f" on all nodes, {len(lost_somewhere(report.evidence))} on some node"
+            text += f"; {len(lost_somewhere(report.evidence))} are missing on at least one node"
         return text
     return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
 
@@ -43,6 +43,7 @@ def seen_by_node(report: Report) -> list[str]:
         return lines
     for row in node_figures(report.evidence, report.observed):
         disk = f"{row.on_disk_bytes:,} bytes of message files on disk"
+        disk += "".join(f'; it logged "{words}"' for words in row.logged)
         if row.failure:
             lines.append(f"{row.node}: not read ({row.failure}); {disk}")
         else:

@@ -233,6 +233,9 @@ async def run_variant(
         await create_stream(runtime, cluster, run.config)
         await run.trouble(cluster, nemesis)
         await run.aftermath(cluster, nemesis).run(run.queue() if variant.workload == "queue" else None)
+        for name, node in cluster.nodes.items():
+            text = node.server.log_text()
+            run.observed.logged[name] = [words for words in finding.log_words if words in text]
     suite = checkers.STREAM if variant.workload == "queue" else checkers.REGISTERS
     results = tuple(check(run.evidence) for check in suite)
     judgement = judge(variant, run.evidence, results, run.observed)
