@@ -176,6 +176,33 @@ def test_what_cannot_run_exits_with_2_and_one_line(
     assert reason in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ('print(\'{"error": "cannot mount at /x: no luck"}\')', "fault file system: cannot mount at /x: no luck"),
+        ("", "fault file system: its process ended"),
+    ],
+)
+@pytest.mark.parametrize(("finding", "variant"), [("F4", "always"), ("F5", "part-kill")])
+def test_a_mount_that_cannot_be_made_exits_with_2_and_one_line(
+    program: str,
+    reason: str,
+    finding: str,
+    variant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before any server is started, of one node or of five; nothing is left."""
+    monkeypatch.setattr("tnats.harness.real.stores.missing_for_mount", lambda: None)
+    monkeypatch.setattr("tnats.harness.real.stores.FILE_SYSTEM", (sys.executable, "-c", program))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["jepsen", "run", finding, "--target", "/bin/true", "--variant", variant]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tnats jepsen: ")]
+    assert lines == [f"tnats jepsen: {reason}"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
     """With what each needs."""
     assert main(["jepsen", "list"]) == 0

@@ -110,10 +110,20 @@ def availability(evidence: Evidence, observed: Observed) -> Iterator[tuple[str, 
     if observed.stream_gone:
         acked_count = len(evidence.acked())
         yield "K6", f"the stream no longer exists, though nobody deleted it; {acked_count} acknowledged values with it"
+    for node in emptied(evidence, observed):
+        yield "K6", f"{node} has nothing of the stream on its disk any more, though nobody removed it"
     if observed.unavailable:
         yield "K8", f"no service after the faults: {observed.unavailable}"
     if observed.not_current:
         yield "K8", f"not current long after the faults: {observed.not_current}"
+
+
+def emptied(evidence: Evidence, observed: Observed) -> list[str]:
+    """Nodes of a cluster whose disk holds no message, though others' do and it never left."""
+    left = {str(event.value).partition("-")[0] for event in evidence.history.nemesis() if event.f == "leave"}
+    if not any(observed.on_disk.values()):
+        return []
+    return [node for node, size in observed.on_disk.items() if not size and node not in left]
 
 
 def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[list[tuple[str, str]], list[str]]:

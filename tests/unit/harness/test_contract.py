@@ -207,3 +207,13 @@ def test_what_each_node_holds_is_counted() -> None:
     assert counts == [(4, 0, 0), (2, 2, 2), (0, 0, 0), (0, 0, 0)]
     assert [row.failure for row in rows] == ["", "", "no consumer was placed on it", "not read"]
     assert [row.on_disk_bytes for row in rows] == [10, 20, 30, 0]
+
+
+def test_a_node_that_threw_its_copy_away_breaks_k6() -> None:
+    """Unless it had left the cluster, which means to lose everything."""
+    observed = Observed(on_disk={"n1": 10, "n2": 0})
+    assert broken("S", evidence(GOOD), observed, nodes=5) == ["K6"]
+    left = evidence(GOOD)
+    left.history.events.append(Event(99, 99_000, "info", "nemesis", "leave", "n2-0"))
+    assert broken("S", left, observed, nodes=5) == []
+    assert broken("S", evidence(GOOD), Observed(on_disk={"n1": 0, "n2": 0}), nodes=5) == [], "told of as gone"

@@ -160,7 +160,7 @@ class FaultFs:
             try:
                 answer = await self._answer()
             except trio.BrokenResourceError:
-                answer = {"error": "its process ended; --keep keeps its log"}
+                answer = {"error": "its process ended"}
             if "error" in answer:
                 raise CouldNotRun(f"fault file system: {answer['error']}")
             return
