@@ -55,7 +55,7 @@ class Bench:
                 yield journal
             finally:
                 journal.close()
-        journal.close_files()
+        journal.parts.close()
 
 
 def new_drive(image: DiskImage | None = None) -> SimDrive:
@@ -73,7 +73,7 @@ async def contents(journal: Journal) -> dict[str, dict[int, bytes | None]]:
     """Every readable entry of every group, read one by one; None for what is lost. A replay reads the same in runs."""
     found: dict[str, dict[int, bytes | None]] = {}
     at_once = {group.name: await group.read_run() for group in journal.groups}
-    journal.end_recovery()
+    journal.parts.end_recovery()
     from_files = {group.name: await group.read_run() for group in journal.groups}
     for group in journal.groups:
         entries: dict[int, bytes | None] = {}
@@ -444,64 +444,28 @@ def test_a_lagging_group_is_written_forward() -> None:
     run(test)
 
 
-def test_lost_entries_can_be_learnt_again() -> None:
-    """A replica writes anew what damage took; from then on the entry is read and nothing is missing."""
-
-    async def test() -> None:
-        drive = new_drive()
-        bench = Bench(drive)
-        async with bench.journal() as journal:
-            group = journal.group("raft")
-            for index in range(1, 6):
-                await group.append_nowait([b"entry %d" % index * 9], term=3).wait()
-        (path,) = parts_of(drive.image)
-        drive.image.overwrite(path, b"?" * 20, drive.image.content(path).index(b"entry 3"))
-        async with bench.journal() as journal:
-            group = journal.group("raft")
-            assert group.lost == [(3, 3)]
-            with pytest.raises(DataDamaged):
-                await group.read(3)
-            with pytest.raises(KeyError):
-                group.rewrite_nowait(6, 3, b"")
-            await group.rewrite_nowait(3, 3, b"entry 3" * 9).wait()
-            assert group.lost == []
-            await group.append_nowait([b"six"]).wait()
-        async with bench.journal() as journal:
-            group = journal.group("raft")
-            assert group.lost == []
-            assert [(await group.read(index)).body[:7] for index in range(1, 7)] == [
-                *(b"entry %d" % index for index in range(1, 6)),
-                b"six",
-            ]
-
-    run(test)
-
-
 def parts_of(image: DiskImage) -> list[str]:
     return [path for path in image.walk() if path.endswith(".part")]
 
 
-def test_cutting_and_dropping() -> None:
-    """Entries that a conflict voided are replaced by others; a dropped group is gone, and its name starts anew."""
+def test_dropping() -> None:
+    """A dropped group is gone, also at the next start, and its name starts anew."""
 
     async def test() -> None:
         bench = Bench(new_drive())
         async with bench.journal() as journal:
-            group, gone = journal.group("raft"), journal.group("gone")
-            await group.append_nowait([b"1", b"2", b"3", b"4"], term=1).wait()
+            kept, gone = journal.group("kept"), journal.group("gone")
+            await kept.append_nowait([b"1", b"2"], term=1).wait()
             await gone.append_nowait([b"x"]).wait()
-            group.cut_nowait(3)
-            await group.append_nowait([b"new"], term=2).wait()
             await gone.drop_nowait().wait()
             assert journal.group("gone").last == 0
         async with bench.journal() as journal:
             assert alarms(journal.findings) == []
-            assert [group.name for group in journal.groups] == ["raft"]
-            group = journal.group("raft")
-            assert [(await group.read(index)).body for index in (1, 2, 3)] == [b"1", b"2", b"new"]
-            assert group.last == 3
+            assert [group.name for group in journal.groups] == ["kept"]
+            kept = journal.group("kept")
+            assert [(await kept.read(index)).body for index in (1, 2)] == [b"1", b"2"]
             with pytest.raises(KeyError):
-                await group.read(4)
+                await kept.read(3)
 
     run(test)
 

@@ -170,7 +170,7 @@ async def open_store(
         finally:
             journal.close()
     await log.close()
-    journal.close_files()
+    journal.parts.close()
 
 
 def new_drive(image: DiskImage | None = None) -> SimDrive:

@@ -296,14 +296,24 @@ class File(Protocol):
 
     async def truncate(self, size: int) -> None: ...
 
-    async def sync(self) -> None:
-        """Make data and length durable (fdatasync). After a failure the unsynced content must be taken as lost.
+    def begin_sync(self) -> Syncing:
+        """Begin to make data and length durable (fdatasync), as they are now. Whoever begins it awaits its end, once.
 
-        Calls are carried out by one dedicated thread when live, in the order they were made.
+        Syncs are carried out by one dedicated thread when live, in the order they were begun.
         """
+
+    async def sync(self) -> None:
+        """Begin a sync and await its end. After a failure the unsynced content must be taken as lost."""
 
     def close(self) -> None:
         """Close without syncing. Idempotent."""
+
+
+class Syncing(Protocol):
+    """A sync that is under way."""
+
+    async def wait(self) -> None:
+        """Return when it is done. Raises DiskError."""
 
 
 class DirectoryLock(Protocol):

@@ -112,24 +112,12 @@ class Group:
         """
         return self._journal.write_entry_nowait(self, body)
 
-    def rewrite_nowait(self, index: int, term: int, body: Buffer) -> Ticket:
-        """Write entry `index`, which is lost, again: a replica has learnt it from another."""
-        if not self.floor < index <= self.proposed:
-            raise KeyError(index)
-        return self._journal.enqueue(self, [(record.ENTRY, self.state.number, index, term, b"", b"", body)], None)
-
     def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
         """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
         return self._journal.enqueue(self, [self._state_record(floor, note)], None, frees_space=True)
 
     def _state_record(self, floor: int, note: bytes) -> hot.Record:
         return (record.GROUP, self.state.number, floor, self.proposed, self.name.encode(), b"", note)
-
-    def cut_nowait(self, index: int) -> Ticket:
-        """Void the entries from `index` on."""
-        ticket = self._journal.enqueue(self, [(record.CUT, self.state.number, index, 0, b"", b"", b"")], None)
-        self.proposed = min(self.proposed, index - 1)
-        return ticket
 
     def drop_nowait(self) -> Ticket:
         """Remove the group."""
@@ -140,8 +128,8 @@ class Group:
 
     async def read_run(self) -> dict[int, tuple[int, Buffer]]:
         """Term and body of every entry that can be read as it stands, by index. Raises DiskError."""
-        return await self._journal.read_run(self.state)
+        return await self._journal.parts.read_run(self.state)
 
     async def read(self, index: int) -> record.Record:
         """Entry `index` (stamp: term). Raises DataDamaged, DiskError, KeyError (gone, or not written yet)."""
-        return await self._journal.read(self.state, index)
+        return await self._journal.parts.read(self.state, index)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tnats.runtime.api import Clock, Disk, File
+from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import segment
-from tnats.storage.journal import Journal, JournalOptions, OpenPart
+from tnats.storage.errors import StoreFrozen
+from tnats.storage.journal import Journal, JournalOptions
+from tnats.storage.journal_parts import JournalParts, OpenPart
 from tnats.storage.record import Finding
-from tnats.storage.recover import PartContent, recover
+from tnats.storage.recover import PartContent, Recovery, recover
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
@@ -52,16 +54,39 @@ async def open_journal(
             else:
                 file.close()
     recovery = recover(contents, directory)
-    journal = Journal(disk, clock, entropy, directory, store_id, options, recovery, keys)
-    journal._files = files
-    wrong = {content.number: content.wrong_headers for content in contents}
-    if not await journal.secure(recovery, wrong):
+    try:
+        await _secure(files, recovery, {content.number: content.wrong_headers for content in contents})
+    except DiskError as exc:
         # What it read may be gone after the next loss of power, and its sequences be used again: nobody may see it.
-        journal.close_files()
-        assert journal.frozen is not None
-        raise journal.frozen
-    await journal.begin(recovery)
+        for part in files.values():
+            part.file.close()
+        raise StoreFrozen(f"journal {directory} takes no writes: {exc}") from exc
+    parts = JournalParts(disk, clock, entropy, directory, store_id, options.part_bytes, recovery, files, keys)
+    journal = Journal(parts, clock, options, recovery, is_encrypted=keys is not None)
+    await journal.begin()
     return journal
+
+
+async def _secure(
+    files: Mapping[int, OpenPart], recovery: Recovery, wrong_headers: Mapping[int, list[tuple[int, bytes]]]
+) -> None:
+    """Make durable what was read and is about to be built on, and what was corrected. Raises DiskError.
+
+    The last run's sync may have failed, and a failed sync can leave pages that count as clean though the medium does
+    not have them: another sync would write nothing. So what nothing says was durable is written again.
+    """
+    for part in recovery.parts:
+        right = [*wrong_headers[part.number], *((offset, bytes([value])) for offset, value in part.corrected)]
+        for offset, correct in right:
+            files[part.number].file.pwrite([correct], offset)
+        if right:
+            await files[part.number].file.sync()
+    if recovery.parts and recovery.parts[-1].number in files:
+        file = files[recovery.parts[-1].number].file
+        if recovery.unproved is not None:
+            offset, data = recovery.unproved
+            file.pwrite([data], offset)
+        await file.sync()
 
 
 async def read_part(file: File, number: int, size: int, store_id: bytes, keys: KeyRing | None = None) -> PartContent:

@@ -40,8 +40,7 @@ MESSAGE = 6
 # 7 is hot.ERASED: a message that was removed. Index: sequence.
 GAP = 8
 """Stream: sequences removed, or never used. Index: the first; stamp: how many."""
-CUT = 9
-"""Journal: entries from index on are void (a conflict of a Raft log)."""
+# 9 was never written.
 DROP = 10
 """Journal: the group is gone."""
 CHUNK = 11
@@ -69,9 +68,7 @@ DICTIONARY = 17
 """Stream: what the packed messages of this segment are compressed against. Index and stamp: the first and last sequence
 that it is made of."""
 
-KINDS = frozenset(range(HEADER, DICTIONARY + 1))
-KEY_SIZE_MAX = 0xFFFF
-HEAD_SIZE_MAX = 0xFFFF
+KINDS = frozenset(range(HEADER, DICTIONARY + 1)) - {9}
 SEALED_BYTES_MAX = 32
 """A record takes at most so much more when it is encrypted, padding included."""
 RECORD_SIZE_MAX = 128 * 1024 * 1024

@@ -99,19 +99,6 @@ class GroupState:
             self.runs[0] = (floor + 1, places)
         self.lost = [(max(first, floor + 1), last) for first, last in self.lost if last > floor]
 
-    def cut(self, index: int) -> None:
-        """Void the entries from `index` on."""
-        keep = max(index - 1, self.floor)
-        if keep >= self.last:
-            return
-        self.last = keep
-        while self.runs and self.runs[-1][0] > keep:
-            del self.runs[-1]
-        if self.runs:
-            first, places = self.runs[-1]
-            del places[keep + 1 - first :]
-        self.lost = [(first, min(last, keep)) for first, last in self.lost if first <= keep]
-
 
 def subtract(ranges: list[tuple[int, int]], value: int) -> list[tuple[int, int]]:
     """Sorted ranges without one value."""
@@ -313,7 +300,7 @@ class _Replay:
     def apply(self, part: int, summary: PartSummary, found: hot.Found, data: bytearray, *, torn: bool) -> None:
         offset, _, kind, number, index, stamp = found[:6]
         groups = self.result.groups
-        if kind not in (record.ENTRY, record.GROUP, record.CUT, record.DROP):
+        if kind not in (record.ENTRY, record.GROUP, record.DROP):
             return
         group = groups.get(number)
         if group is None:
@@ -334,8 +321,6 @@ class _Replay:
                 group.floor = group.last = index - 1
             group.add(index, part << 32 | offset)
             summary.tops[number] = max(index, summary.tops.get(number, 0))
-        elif kind == record.CUT:
-            group.cut(index)
         elif not torn:
             del groups[number]
 

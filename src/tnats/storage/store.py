@@ -268,7 +268,7 @@ class Store:
     @property
     def stale_paths(self) -> list[str]:
         """Files that are not encrypted as new ones are."""
-        paths = self.journal.stale_paths
+        paths = self.journal.parts.stale_paths
         for stream in self._streams.values():
             paths += [each.path for each in stream.log.segments.values() if each.is_stale]
         return [*paths, f"{self._root}/used"] if self._used.is_stale else paths
@@ -329,7 +329,7 @@ class Store:
         start (`lost_unsynced`). Raises DiskError.
         """
         self._is_settled = True
-        self.journal.end_recovery()
+        self.journal.parts.end_recovery()
         if self._marked_boot_id != self._boot_id:
             self._marked_boot_id = self._boot_id
             await self._write_marker(is_clean=False)
@@ -343,7 +343,7 @@ class Store:
             and self._marked_boot_id == self._boot_id
             and not any(isinstance(stream.log.trouble, StoreFrozen) for stream in self._streams.values())
         )
-        self.journal.close_files()
+        self.journal.parts.close()
         if clean:
             await self._note_used(is_end=True)
             await self._write_marker(is_clean=True)

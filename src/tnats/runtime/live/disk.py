@@ -4,12 +4,12 @@ Three ways to the kernel, by how long a call may take:
 
 * in place: `pwrite` (page cache) and `pread_cached` (RWF_NOWAIT answers only from the page cache; where the file
   system does not know the flag, it answers None and the caller awaits `pread`);
-* the sync thread: one dedicated thread carries out `sync` calls in the order they were made. It is woken through a
-  queue and reports through an eventfd that one trio task watches: a hop through trio's thread cache costs 44 us;
+* the sync thread: one dedicated thread carries out syncs in the order they were begun. It is woken through a queue
+  and says that one is done through an eventfd, on which its task waits: a hop through trio's thread cache costs 44 us;
 * the pool: everything else that waits, on at most DISK_WORKERS_MAX threads.
 
-Thread, eventfd and watching task start with the first sync, so a server without storage never has them. They end
-with the trio run. A LiveDisk serves one trio run.
+The thread starts with the first sync, so a server without storage never has it. It ends with the trio run. A
+LiveDisk serves one trio run.
 
 A call that was begun is waited for even when its task is cancelled. A file that is closed meanwhile keeps its
 descriptor until its calls under way have ended, since the number could be given to another file.
@@ -22,12 +22,10 @@ import fcntl
 import os
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import outcome
 import trio
 
 from tnats.limits import DISK_WORKERS_MAX
@@ -55,11 +53,11 @@ class LiveDisk:
         except OSError as exc:
             raise disk_error(verb, path, exc.errno or errno.EIO) from exc
 
-    async def sync_descriptor(self, descriptor: int) -> None:
-        """Run fdatasync on the sync thread. Raises OSError."""
+    @property
+    def sync_thread(self) -> SyncThread:
         if self._sync_thread is None:
             self._sync_thread = SyncThread()
-        await self._sync_thread.sync(descriptor)
+        return self._sync_thread
 
     async def open(
         self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False
@@ -264,15 +262,23 @@ class LiveFile:
     async def truncate(self, size: int) -> None:
         await self._call("truncate", lambda: os.ftruncate(self._descriptor, size))
 
-    async def sync(self) -> None:
+    def begin_sync(self) -> LiveSyncing:
         self._check("sync")
-        self._calls += 1
         try:
-            await self._disk.sync_descriptor(self._descriptor)
+            syncing = LiveSyncing(self, self._descriptor, self._disk.sync_thread)
         except OSError as exc:
             raise disk_error("sync", self._path, exc.errno or errno.EIO) from exc
-        finally:
-            self._end_call()
+        self._calls += 1
+        return syncing
+
+    def end_sync(self, error: OSError | None) -> None:
+        """A sync has ended. Raises DiskError if it failed."""
+        self._end_call()
+        if error is not None:
+            raise disk_error("sync", self._path, error.errno or errno.EIO) from error
+
+    async def sync(self) -> None:
+        await self.begin_sync().wait()
 
     def close(self) -> None:
         if not self._closed:
@@ -316,43 +322,64 @@ class LiveLock:
             self._descriptor = -1
 
 
-class SyncThread:
-    """Carries out fdatasync calls one after another and wakes the waiting tasks.
+class LiveSyncing:
+    """An fdatasync on its way to the sync thread and back. Raises OSError when no eventfd is to be had."""
 
-    `_requests` goes to the thread, `_done` comes back; the eventfd counts what waits in `_done`.
-    """
+    __slots__ = ("_file", "_thread", "descriptor", "done", "error")
+
+    def __init__(self, file: LiveFile, descriptor: int, thread: SyncThread) -> None:
+        self._file = file
+        self._thread = thread
+        self.descriptor = descriptor
+        self.done = thread.take_event()
+        """An eventfd, readable when the call has ended."""
+        self.error: OSError | None = None
+        thread.begin(self)
+
+    async def wait(self) -> None:
+        try:
+            await trio.lowlevel.wait_readable(self.done)
+        except trio.Cancelled:  # the call goes on, and what it needs must outlive it; the next checkpoint is cancelled
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.wait_readable(self.done)
+        self._thread.give_back(self.done)
+        self._file.end_sync(self.error)
+
+
+class SyncThread:
+    """Carries out fdatasync calls one after another."""
 
     def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[tuple[int, trio.lowlevel.Task] | None] = queue.SimpleQueue()
-        self._done: deque[tuple[trio.lowlevel.Task, outcome.Outcome[None]]] = deque()
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._requests: queue.SimpleQueue[LiveSyncing | None] = queue.SimpleQueue()
+        self._idle_events: list[int] = []
         threading.Thread(target=self._work, name="tnats-sync", daemon=True).start()
-        trio.lowlevel.spawn_system_task(self._watch, name="tnats-sync-watch")
+        trio.lowlevel.spawn_system_task(self._end_with_run, name="tnats-sync-end")
 
-    async def sync(self, descriptor: int) -> None:
-        """Wait until `descriptor` is synced. Not abandoned when cancelled: the descriptor must outlive the call."""
-        task = trio.lowlevel.current_task()
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._requests.put((descriptor, task))
-        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+    def take_event(self) -> int:
+        """An eventfd that is not set. Raises OSError."""
+        return self._idle_events.pop() if self._idle_events else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def give_back(self, event: int) -> None:
+        """Take a set eventfd back for another call."""
+        os.eventfd_read(event)
+        self._idle_events.append(event)
+
+    def begin(self, syncing: LiveSyncing) -> None:
+        """Put a call in line."""
+        self._requests.put(syncing)
 
     def _work(self) -> None:
-        while (request := self._requests.get()) is not None:
-            descriptor, task = request
-            self._done.append((task, outcome.capture(os.fdatasync, descriptor)))
-            os.eventfd_write(self._event, 1)
-        os.close(self._event)
+        while (syncing := self._requests.get()) is not None:
+            try:
+                os.fdatasync(syncing.descriptor)
+            except OSError as exc:
+                syncing.error = exc
+            os.eventfd_write(syncing.done, 1)
 
-    async def _watch(self) -> None:
+    async def _end_with_run(self) -> None:
         try:
-            while True:
-                await trio.lowlevel.wait_readable(self._event)
-                try:
-                    os.eventfd_read(self._event)
-                except BlockingIOError:
-                    continue
-                while self._done:
-                    task, result = self._done.popleft()
-                    trio.lowlevel.reschedule(task, result)
+            await trio.sleep_forever()
         finally:
             self._requests.put(None)
+            for event in self._idle_events:
+                os.close(event)

@@ -345,25 +345,17 @@ class SimFile:
             raise disk_error(verb, self._path, errno.ENOSPC)
         drive.image.resize(self._number, size)
 
-    async def sync(self) -> None:
+    def begin_sync(self) -> SimSyncing:
         self._check("sync", changing=True)
         drive = self._disk.drive
         before = drive.image.operation_count
         effect, delay = self._disk.begin("sync", self._path, verb="sync")
-        now_ns = self._disk.clock.mono_ns()
-        start_ns = max(now_ns, drive.sync_free_at_ns)
+        start_ns = max(self._disk.clock.mono_ns(), drive.sync_free_at_ns)
         drive.sync_free_at_ns = start_ns + drive.latency_ns(drive.timing.sync_ns, 0, delay)
-        await self._disk.clock.sleep_ns(drive.sync_free_at_ns - now_ns)
-        self._disk.check_alive()
-        if isinstance(effect, Fail):
-            raise disk_error("sync", self._path, effect.errno)
-        if isinstance(effect, SyncFault):
-            if effect.variant in ("once", "silent"):
-                drive.image.forget_content(self._number, before)
-            if effect.variant in ("once", "sticky"):
-                raise disk_error("sync", self._path, errno.EIO)
-            return
-        drive.image.sync_file(self._number, before)
+        return SimSyncing(self._disk, self._path, self._number, before, effect, drive.sync_free_at_ns)
+
+    async def sync(self) -> None:
+        await self.begin_sync().wait()
 
     def close(self) -> None:
         self._disk.check_alive()
@@ -377,6 +369,32 @@ class SimFile:
         self._disk.check_alive()
         if self._closed or (changing and self._readonly):
             raise disk_error(verb, self._path, errno.EBADF)
+
+
+@attrs.frozen
+class SimSyncing:
+    """A sync under way: what had been written before operation `before` is durable at `done_at_ns`."""
+
+    disk: SimDisk
+    path: str
+    number: int
+    before: int
+    effect: Effect | None
+    done_at_ns: int
+
+    async def wait(self) -> None:
+        image = self.disk.drive.image
+        await self.disk.clock.sleep_ns(self.done_at_ns - self.disk.clock.mono_ns())
+        self.disk.check_alive()
+        if isinstance(self.effect, Fail):
+            raise disk_error("sync", self.path, self.effect.errno)
+        if isinstance(self.effect, SyncFault):
+            if self.effect.variant in ("once", "silent"):
+                image.forget_content(self.number, self.before)
+            if self.effect.variant in ("once", "sticky"):
+                raise disk_error("sync", self.path, errno.EIO)
+            return
+        image.sync_file(self.number, self.before)
 
 
 class SimLock:

@@ -7,7 +7,7 @@ them. `rules` are the violations that count as finding it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -24,8 +24,10 @@ from tnats.runtime.sim.conn import SimConn
 from tnats.runtime.sim.disk import SimDisk
 from tnats.storage import store as store_module
 from tnats.storage.commit_log import LocalLog
+from tnats.storage.group import Ticket
 from tnats.storage.hot import Record
-from tnats.storage.journal import Journal, Ticket
+from tnats.storage.journal import Journal
+from tnats.storage.journal_part import JournalPart
 from tnats.storage.segment import pack
 from tnats.storage.store import Store
 
@@ -153,36 +155,31 @@ def keep_closed(self: Account, subscription: Any) -> None:
 # ------------------------------------------------------------------ storage
 
 
-async def sync_nothing(self: Journal) -> bool:
-    if self._current is not None:
-        self._current.durable = self._current.end
-    return True
+def begin_nothing(self: JournalPart) -> None:
+    """Of a sync."""
 
 
-async def ignore_sync_errors(self: Journal) -> bool:
-    part = self._current
-    if part is None:
-        return True
-    try:
-        await part.file.sync()
-    except DiskError:
-        pass
-    part.durable = part.end
-    return True
+async def sync_nothing(self: JournalPart) -> None:
+    self.durable = self.end
 
 
-def ignore_write_errors(self: Journal, part: Any, records: list[Record]) -> list[int]:
-    packed, offsets = pack(records, part.end, part.header.seed, part.durable, part.cipher)
-    try:
-        part.file.pwrite([packed], part.end)
-    except DiskError:
-        pass
-    part.end += len(packed)
+async def ignore_sync_errors(self: JournalPart) -> None:
+    assert self._syncing is not None
+    with suppress(DiskError):
+        await self._syncing[1].wait()
+    self.durable = self.end
+
+
+def ignore_write_errors(self: JournalPart, records: list[Record]) -> list[int]:
+    packed, offsets = pack(records, self.end, self._header.seed, self.durable, self._cipher)
+    with suppress(DiskError):
+        self.file.pwrite([packed], self.end)
+    self.end += len(packed)
     return offsets
 
 
-def no_promise(self: Journal, part: Any) -> bool:
-    return True
+def no_promise(self: JournalPart, promise: bytearray, offset: int) -> None:
+    pass
 
 
 async def no_directory_sync(self: SimDisk, path: str) -> None:
@@ -288,7 +285,7 @@ PLANTED = (
         "storage_power",
         5,
         ("C1 acked", "C13 risen"),
-        lambda: [(Journal, "_sync_current", sync_nothing)],
+        lambda: [(JournalPart, "begin_sync", begin_nothing), (JournalPart, "wait_synced", sync_nothing)],
     ),
     Planted(
         "acknowledges before anything",
@@ -316,14 +313,14 @@ PLANTED = (
         "storage_errors",
         20,
         ("C1 acked", "C13 risen"),
-        lambda: [(Journal, "_sync_current", ignore_sync_errors)],
+        lambda: [(JournalPart, "wait_synced", ignore_sync_errors)],
     ),
     Planted(
         "write errors are ignored",
         "storage_errors",
         20,
         ("C1 acked", "C2 reused", "C33 alarm", "C13 risen"),
-        lambda: [(Journal, "_write", ignore_write_errors), (Journal, "_promise", no_promise)],
+        lambda: [(JournalPart, "write", ignore_write_errors), (JournalPart, "_promise", no_promise)],
     ),
     Planted(
         "damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.harness.sim.planted import Planted, ignore_sync_errors, no_directory_sync, sync_nothing
+from tests.unit.harness.sim.planted import (
+    Planted,
+    begin_nothing,
+    ignore_sync_errors,
+    no_directory_sync,
+    sync_nothing,
+)
 
 from tnats.jetstream import service as jetstream_service
 from tnats.jetstream.consumer.acknowledge import Acknowledgements
@@ -17,7 +23,7 @@ from tnats.jetstream.stream.judge import Judge
 from tnats.jetstream.stream.leader import StreamLeader
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.sim.disk import SimDisk
-from tnats.storage.journal import Journal
+from tnats.storage.journal_part import JournalPart
 
 Method = Callable[..., Any]
 
@@ -106,7 +112,7 @@ PLANTED_JETSTREAM = (
         "jetstream_publish",
         1,
         ("C29 volatile",),
-        lambda: [(Journal, "_sync_current", sync_nothing)],
+        lambda: [(JournalPart, "begin_sync", begin_nothing), (JournalPart, "wait_synced", sync_nothing)],
     ),
     Planted(
         "JetStream syncs no directory",
@@ -120,7 +126,7 @@ PLANTED_JETSTREAM = (
         "jetstream_publish",
         20,
         ("C29 volatile",),
-        lambda: [(Journal, "_sync_current", ignore_sync_errors)],
+        lambda: [(JournalPart, "wait_synced", ignore_sync_errors)],
     ),
     Planted(
         "message ids are forgotten at a start",
