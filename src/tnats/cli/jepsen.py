@@ -18,6 +18,7 @@ from tnats.cli.tables import console as table_console
 from tnats.errors import TnatsError
 from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
+from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.kills import KillsReport, run_kills
 from tnats.harness.real.results import faults_done, save, seen_by_node, seen_now, summary
@@ -52,7 +53,8 @@ def list_findings(directory: str | None, as_json: bool) -> int:
     for heading in ("", "finding", "published for", "runs on", "variants"):
         table.add_column(heading)
     for finding in findings:
-        needs = f"a cluster of {finding.nodes}" if finding.nodes > 1 else "one node"
+        counts = sorted({variant.nodes for variant in finding.variants})
+        needs = " or ".join("one node" if count == 1 else f"a cluster of {count}" for count in counts)
         names = ", ".join(variant.name for variant in finding.variants)
         table.add_row(finding.id, f"{finding.title} ({finding.reference})", finding.affected, needs, names)
     table_console().print(table)
@@ -65,10 +67,14 @@ def listed(finding: Finding) -> dict[str, Any]:
         "title": finding.title,
         "reference": finding.reference,
         "affected": finding.affected,
-        "nodes": finding.nodes,
         "profiles": list(finding.profiles),
         "variants": [
-            {"name": variant.name, "text": variant.text, "faults": [str(fault) for fault in variant.faults]}
+            {
+                "name": variant.name,
+                "text": variant.text,
+                "nodes": variant.nodes,
+                "faults": [str(fault) for fault in variant.faults],
+            }
             for variant in finding.variants
         ],
     }
@@ -112,13 +118,17 @@ def run_finding(
         found = await find_target(target)
         console.print(f"[bold]{finding.id}[/] {finding.title} ({finding.reference}), against {found.name}")
         console.print(f"Jepsen saw: {finding.seen_by_jepsen.strip()}\n", style="dim", highlight=False)
-        for variant in variants:
+        runnable = runnable_on(found, finding, variants)
+        for variant in runnable:
             report = await run_one(runtime, finding, variant, profile, found, seed=seed, keep=keep)
             reports.append(report)
             place = save(report, out)
             show(console, report, place)
             if as_json:
                 print_json(summary(report))
+        for variant in (variant for variant in variants if variant not in runnable):
+            text = f"[bold]{variant.name}[/]: not run: it needs a cluster, and {found.name} has none yet"
+            console.print(text, highlight=False)
 
     try:
         code = run_live(work)
@@ -204,6 +214,15 @@ def choose(
         names = ", ".join(variant.name for variant in finding.variants)
         raise FindingError(f"{finding.id} has no variant {variant_name!r}; it has: {names}")
     return finding, variants
+
+
+def runnable_on(target: Target, finding: Finding, variants: list[Variant]) -> list[Variant]:
+    """Those that the target can run. Raises CouldNotRun when it is none of them."""
+    runnable = [variant for variant in variants if variant.nodes == 1 or target.has_clusters]
+    if not runnable:
+        needed = f"{finding.id} needs a cluster of {variants[0].nodes} nodes"
+        raise CouldNotRun(f"{needed}, and {target.name} has no clusters yet")
+    return runnable
 
 
 async def run_one(

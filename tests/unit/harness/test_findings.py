@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tnats.cli.jepsen import runnable_on
 from tnats.harness.findings import FindingError, parse_finding
+from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load, load_findings
 from tnats.harness.real.stores import FILE_CLASSES, matches
+from tnats.harness.real.targets import Target
 
 DIRECTORY = Path(__file__).parents[3] / "jepsen"
 
@@ -64,6 +67,7 @@ def test_only_power_loss_needs_the_fault_file_system() -> None:
         ('id = "F0"', 'id = "F0"\nidd = 1', "idd"),
         ("quiet_s = 0", "", "quiet_s"),
         ('expect = "S"', 'expect = "X"', "expect is one of S, W, H"),
+        ("at 1s P_KILL", "at 1s P_KILL targets=n2", "no node 'n2' among n1"),
         ("at 1s P_KILL", "at 1s P_KIL", "unknown kind P_KIL"),
         ('name = "v"', 'name = "v', "line"),
         ("[[variant]]", "[[varian]]", "variant"),
@@ -94,3 +98,17 @@ def test_a_wrong_file_is_refused_with_its_name_and_reason(tmp_path: Path, old: s
 def test_files_fall_into_one_class(path: str, file_class: str) -> None:
     """Blocks of streams and of Raft logs have the same name and are told apart by their folder."""
     assert [name for name in FILE_CLASSES if name != "any" and matches(path, name)] == [file_class]
+
+
+def test_a_server_without_clusters_runs_what_needs_none() -> None:
+    """Of F2 the variants on one node; of F5 nothing, which is said in one line."""
+    findings = {finding.id: finding for finding in load_findings(str(DIRECTORY))}
+    alone, many = Target("t", ("t",), has_clusters=False), Target("t", ("t",))
+    for finding_id in ("F2", "F4"):
+        finding = findings[finding_id]
+        variants = list(finding.variants)
+        assert runnable_on(many, finding, variants) == variants
+        assert {variant.nodes for variant in runnable_on(alone, finding, variants)} == {1}
+        assert {variant.nodes for variant in variants} == {1, 5}
+    with pytest.raises(CouldNotRun, match="F5 needs a cluster of 5 nodes, and t has no clusters yet"):
+        runnable_on(alone, findings["F5"], list(findings["F5"].variants))

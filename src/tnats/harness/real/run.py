@@ -213,10 +213,6 @@ async def run_variant(
     progress: ProgressCallback,
 ) -> Report:
     """Run one variant; raises CouldNotRun when the run says nothing about the target."""
-    if variant.nodes > 1 and not target.has_clusters:
-        raise CouldNotRun(
-            f"{finding.id} needs a cluster of {variant.nodes} nodes, and {target.name} has no clusters yet"
-        )
     profile = finding.profiles[profile_name]
     run = Run(runtime, variant, profile, seed, progress)
     started = datetime.fromtimestamp(runtime.clock.wall_ns() / SECOND_NS, UTC).isoformat(timespec="seconds")
