@@ -16,7 +16,10 @@ from tnats.harness.history import Operation
 from tnats.limits import SECOND_NS
 
 WIDTH, HEIGHT = 960, 360
-LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 40
+LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 54
+LETTER_WIDTH = 6
+MENDING = ("start", "start-failed", "resume", "removed", "join", "decoys")
+"""What the nemesis does that is no fault."""
 CELL = 3
 COLOURS = {
     "ok": "#4a90d9",
@@ -81,14 +84,23 @@ def axes(end_ns: int, top_seq: int) -> Iterator[str]:
 
 
 def fault_lines(evidence: Evidence, end_ns: int) -> Iterator[str]:
+    """A line for each fault, and its name where there is room for it on one of two rows."""
+    free = [0.0, 0.0]
     for event in evidence.history.nemesis():
-        if event.f.startswith(("start", "resume")):
+        if event.f in MENDING or event.f.startswith("stop-"):
             continue
         place = across(event.time_ns, end_ns)
-        title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {event.f} {event.value}")
+        name = event.f.removeprefix("start-")
+        half = len(name) * LETTER_WIDTH / 2
+        row = next((number for number, right in enumerate(free) if place - half > right), None)
+        label = ""
+        if row is not None:
+            free[row] = place + half
+            label = f'<text x="{place:.1f}" y="{HEIGHT - 20 + 14 * row}" text-anchor="middle">{name}</text>'
+        title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {name} {event.value}")
         yield (
             f'<g><title>{title}</title><path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#888" '
-            f'stroke-dasharray="3 3"/><text x="{place:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{event.f}</text></g>'
+            f'stroke-dasharray="3 3"/>{label}</g>'
         )
 
 

@@ -52,3 +52,17 @@ def test_every_node_of_a_cluster_has_a_plot() -> None:
     assert COLOURS["lost_middle"] in svg(found, found.replicas[1])
     assert COLOURS["lost_middle"] not in svg(found)
     assert page("t", "broken", [], [], evidence(GOOD)).count("<svg") == 1
+
+
+def test_what_mends_is_no_fault_and_names_do_not_overlap() -> None:
+    """A partition is drawn from its start; three faults at one moment are three lines with two names, one a row."""
+    found = evidence(GOOD)
+    steps = ["start-partition", "kill", "power-loss", "start", "stop-partition", "resume"]
+    found.history.events += [Event(99, 20_000, "info", "nemesis", name, "n1") for name in steps]
+    root = ElementTree.fromstring(svg(found))
+    titles = [element.text for element in root.iter() if element.tag.endswith("title")]
+    assert titles == ["0.00 s: partition n1", "0.00 s: kill n1", "0.00 s: power-loss n1"]
+    names = [
+        element for element in root.iter() if element.tag.endswith("text") and element.text in ("partition", "kill")
+    ]
+    assert len({element.get("y") for element in names}) == 2
