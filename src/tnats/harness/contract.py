@@ -167,8 +167,8 @@ class NodeFigures:
     lost_count: int
     diverged_count: int
     """Sequences at which it holds another message than the first node, or one of both holds none."""
-    drained_lost_count: int
-    """Values that consumers connected to it did not get."""
+    drained_lost_count: int | None
+    """Values that consumers connected to it did not get; None where none read."""
     on_disk_bytes: int
     logged: tuple[str, ...]
     failure: str
@@ -191,7 +191,7 @@ def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
                 held_count=0 if replica.failure else len(acked) - lost_count,
                 lost_count=lost_count,
                 diverged_count=0 if replica.failure else diverged_count(readable[0], replica),
-                drained_lost_count=len(acked - got) if node in drained else 0,
+                drained_lost_count=len(acked - got) if node in drained else None,
                 on_disk_bytes=on_disk_bytes,
                 logged=tuple(observed.logged.get(node, ())),
                 failure=replica.failure,

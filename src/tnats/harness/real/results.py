@@ -47,9 +47,10 @@ def seen_by_node(report: Report) -> list[str]:
         if row.failure:
             lines.append(f"{row.node}: not read ({row.failure}); {disk}")
         else:
+            missed = "" if row.drained_lost_count is None else f", its clients missed {row.drained_lost_count}"
             lines.append(
                 f"{row.node}: holds {row.held_count}, lost {row.lost_count}, differs from the first node at "
-                f"{row.diverged_count} sequences, its clients missed {row.drained_lost_count}; {disk}"
+                f"{row.diverged_count} sequences{missed}; {disk}"
             )
     return lines
 
