@@ -58,6 +58,8 @@ class Observed:
     power_losses: list[PowerLoss] = attrs.field(factory=list)
     hit: dict[str, None] = attrs.field(factory=dict)
     """Nodes that lost power or whose files were damaged."""
+    early_removals: list[str] = attrs.field(factory=list)
+    """Removals of members that were confirmed while too few ran to agree on anything."""
     unavailable: str = ""
     """Why there was no service after the faults; empty when there was."""
     not_current: str = ""
@@ -107,9 +109,12 @@ def judge(variant: Variant, evidence: Evidence, results: Sequence[Result], obser
 
 
 def availability(evidence: Evidence, observed: Observed) -> Iterator[tuple[str, str]]:
+    """Broken clauses about what became of the servers, whatever the messages say."""
     if observed.stream_gone:
         acked_count = len(evidence.acked())
         yield "K6", f"the stream no longer exists, though nobody deleted it; {acked_count} acknowledged values with it"
+    for text in observed.early_removals:
+        yield "K1", text
     for node in emptied(evidence, observed):
         yield "K6", f"{node} has nothing of the stream on its disk any more, though nobody removed it"
     if observed.unavailable:

@@ -217,3 +217,8 @@ def test_a_node_that_threw_its_copy_away_breaks_k6() -> None:
     left.history.events.append(Event(99, 99_000, "info", "nemesis", "leave", "n2-0"))
     assert broken("S", left, observed, nodes=5) == []
     assert broken("S", evidence(GOOD), Observed(on_disk={"n1": 0, "n2": 0}), nodes=5) == [], "told of as gone"
+
+
+def test_an_early_removal_breaks_k1() -> None:
+    """What a member is told to have happened has been agreed on."""
+    assert broken("S", evidence(GOOD), Observed(early_removals=["n5 answered success"]), nodes=5) == ["K1"]

@@ -16,6 +16,7 @@ from tnats.harness.history import Recorder
 from tnats.harness.real.cluster import Cluster, Node
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.nemesis import Nemesis
+from tnats.harness.real.operator import Answer
 from tnats.harness.real.processes import Health
 from tnats.harness.real.routes import Routes
 from tnats.runtime.api import Runtime
@@ -77,8 +78,10 @@ class FakeStore:
 
 
 class FakeOperator:
-    async def remove(self, server_name: str) -> str:
-        return "n5: success"
+    running_count = 3
+
+    async def remove(self, server_name: str) -> Answer:
+        return Answer("n5 answered success", is_success=True, running_count=self.running_count)
 
 
 class Stage:
@@ -93,7 +96,8 @@ class Stage:
         nodes = {name: Node(server, disk) for name, (server, disk) in parts.items()}
         self.recorder = Recorder(runtime.clock.mono_ns, 1)
         self.observed = Observed()
-        operator: Any = FakeOperator()
+        self.operator = FakeOperator()
+        operator: Any = self.operator
         cluster = Cluster(nodes, self.routes, ("n2", "n4"))
         self.nemesis = Nemesis(runtime, self.recorder, self.observed, cluster, operator, random.Random(1), lambda: 0)
 
@@ -180,7 +184,7 @@ def test_healing_ends_everything_that_lasts() -> None:
         )
         assert (stage.servers["n1"].is_stopped, stage.servers["n3"].is_running) == (True, False)
         assert stage.cut() == {pair for pair in stage.routes.links if "n2" in pair}
-        assert stage.done("leave", "removed") == [("leave", "n4-0"), ("removed", ["n4-0", "n5: success"])]
+        assert stage.done("leave", "removed") == [("leave", "n4-0"), ("removed", ["n4-0", "n5 answered success"])]
         assert [name for name in NAMES if stage.disks[name].is_empty] == ["n4"]
         await stage.nemesis.heal()
         assert stage.cut() == set()
@@ -230,5 +234,17 @@ def test_what_needs_a_network_between_them_is_missing_for_a_server_alone() -> No
         operator: Any = FakeOperator()
         nemesis = Nemesis(stage.runtime, stage.recorder, stage.observed, alone, operator, random.Random(1), lambda: 0)
         assert nemesis.missing(faults) == ["at 1s N_PART targets=n1", "at 1s T_JUMP by=1s"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("running_count", "found_count"), [(2, 1), (3, 0)])
+def test_a_removal_that_no_majority_can_have_agreed_to_is_noted(running_count: int, found_count: int) -> None:
+    """Two of five cannot decide who belongs to them."""
+
+    async def scene(stage: Stage) -> None:
+        stage.operator.running_count = running_count
+        await stage.run(["at 0s M_REMOVE targets=n4"], 1)
+        assert len(stage.observed.early_removals) == found_count
 
     play(scene)

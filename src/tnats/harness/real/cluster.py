@@ -56,6 +56,15 @@ class Cluster:
         return list(self.nodes)
 
     @property
+    def majority_count(self) -> int:
+        return len(self.nodes) // 2 + 1
+
+    def running(self) -> list[Node]:
+        """Members that can answer."""
+        nodes = self.nodes.values()
+        return [node for node in nodes if node.is_member and node.server.is_running and not node.is_paused]
+
+    @property
     def first(self) -> Node:
         return next(iter(self.nodes.values()))
 

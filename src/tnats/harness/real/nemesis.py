@@ -306,7 +306,11 @@ class Nemesis:
         await node.server.kill()
         node.is_member = False
         node.store.wipe()
-        self._recorder.nemesis("removed", [gone, await self._operator.remove(gone)])
+        answer = await self._operator.remove(gone)
+        self._recorder.nemesis("removed", [gone, answer.text])
+        if answer.is_success and answer.running_count < self._cluster.majority_count:
+            text = f"{answer.text} to the removal of {gone}, with {answer.running_count} of "
+            self._observed.early_removals.append(f"{text}{len(self._cluster.nodes)} nodes running")
 
     async def _add(self, fault: Fault, nodes: list[Node]) -> None:
         """`name=old`: as if nothing had been, with an empty store; `name=new`: as somebody else."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
+import attrs
 import trio
 
 from tnats.client import ClientError, connect
 from tnats.client.jetstream import JetStream, StreamConfig
-from tnats.harness.real.cluster import Cluster, Node
+from tnats.harness.real.cluster import Cluster
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 
@@ -20,6 +20,15 @@ ANSWER_S = 2.0
 PAUSE_NS = SECOND_NS // 5
 
 
+@attrs.frozen
+class Answer:
+    """To a removal: what it was, and how many nodes ran, before or after it, whichever were more."""
+
+    text: str
+    is_success: bool = False
+    running_count: int = 0
+
+
 class Operator:
     """Acts through nodes that run."""
 
@@ -28,37 +37,34 @@ class Operator:
         self._cluster = cluster
         self._decoy_count = 0
 
-    def _running(self) -> Iterator[Node]:
-        for node in self._cluster.nodes.values():
-            if node.is_member and node.server.is_running and not node.is_paused:
-                yield node
-
-    async def remove(self, server_name: str) -> str:
+    async def remove(self, server_name: str) -> Answer:
         """Ask for the removal of a server from the group that keeps the list of streams, through one node after the
-        other; returns what was answered.
+        other, until one confirms it; otherwise returns the last answer.
         """
-        answer = "no node to ask"
+        answer = Answer("no node to ask")
         with trio.move_on_after(REMOVE_S):
             while True:
-                for node in self._running():
+                for node in self._cluster.running():
+                    running_count = len(self._cluster.running())
                     try:
                         async with connect(node.server.system_url, runtime=self._runtime) as client:
                             request = json.dumps({"peer": server_name}).encode()
                             reply = await client.request(REMOVE_SUBJECT, request, timeout_s=ANSWER_S)
                     except ClientError as exc:
-                        answer = f"{node.name}: {type(exc).__name__}: {exc}"
+                        answer = Answer(f"{node.name} answered {type(exc).__name__}: {exc}")
                         continue
                     body = json.loads(reply.data)
                     if body.get("success"):
-                        return f"{node.name}: success"
-                    answer = f"{node.name}: {body.get('error', {}).get('description', 'refused')}"
+                        running_count = max(running_count, len(self._cluster.running()))
+                        return Answer(f"{node.name} answered success", is_success=True, running_count=running_count)
+                    answer = Answer(f"{node.name} answered {body.get('error', {}).get('description', 'refused')}")
                 await self._runtime.clock.sleep_ns(PAUSE_NS)
         return answer
 
     async def decoys(self, count: int) -> int:
         """Make and remove so many streams; returns how many it did."""
         done_count = 0
-        for node in self._running():
+        for node in self._cluster.running():
             try:
                 async with connect(node.server.url, runtime=self._runtime) as client:
                     js = JetStream(client, timeout_s=ANSWER_S)
