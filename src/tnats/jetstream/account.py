@@ -25,8 +25,9 @@ from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject, s
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.consumer.core import start_state
 from tnats.jetstream.consumer.hot import read_acks
+from tnats.jetstream.consumer.open import has_log, open_consumer
 from tnats.jetstream.consumer.outbox import Post
-from tnats.jetstream.consumer.service import ConsumerService, has_log, open_consumer
+from tnats.jetstream.consumer.service import ConsumerService
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.consumer.waiting import CONSUMER_DELETED
 from tnats.jetstream.domain import DomainNames

@@ -81,6 +81,7 @@ class JetStream:
             for stream in account.streams.values():
                 if stream.trouble is not None:
                     lines += [f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}"]
+                lines += [consumer.loss for consumer in stream.consumers.values() if consumer.loss]
         return list(dict.fromkeys(lines))
 
     def reload(self, options: JetStreamOptions) -> None:

@@ -73,20 +73,38 @@ class Core:
         return self.config.ack_wait_ns
 
 
-def start_state(config: ConsumerConfig, index: StreamIndex) -> ConsumerState:
-    """The state of a new consumer: where its deliver policy begins."""
+def start_state(config: ConsumerConfig, index: StreamIndex, *, made_ns: int | None = None) -> ConsumerState:
+    """The state of a new consumer: where its deliver policy begins.
+
+    `made_ns`: of one that was made then, as far as the messages that are left tell.
+    """
     filters = tuple(to_bytes(subject) for subject in config.filters())
     policy = config.deliver_policy
+    end_seq = index.last_seq + 1 if made_ns is None else index.seq_at_time(made_ns)
     if policy == DeliverPolicy.NEW:
-        return ConsumerState(index.last_seq + 1)
+        return ConsumerState(end_seq)
     if policy == DeliverPolicy.LAST:
-        return ConsumerState(index.last_matching(filters) or index.last_seq + 1)
+        return ConsumerState(_last_below(index, filters, end_seq) or end_seq)
     if policy == DeliverPolicy.BY_START_SEQUENCE:
         return ConsumerState(max(config.opt_start_seq, index.first_seq))
     if policy == DeliverPolicy.BY_START_TIME:
         assert config.opt_start_time_ns is not None
         return ConsumerState(index.seq_at_time(config.opt_start_time_ns))
     if policy == DeliverPolicy.LAST_PER_SUBJECT:
-        first_seq = next(index.last_per_subject(filters), index.last_seq + 1)
-        return ConsumerState(first_seq, per_subject_until=index.last_seq)
+        first_seq = min(next(index.last_per_subject(filters), end_seq), end_seq)
+        return ConsumerState(first_seq, per_subject_until=end_seq - 1)
     return ConsumerState(index.first_seq)
+
+
+def _last_below(index: StreamIndex, filters: tuple[bytes, ...], end_seq: int) -> int:
+    """The last message below `end_seq` that the filters match, 0 if there is none."""
+    last = index.last_matching(filters)
+    reach = 1
+    while last >= end_seq:
+        begin_seq = max(end_seq - reach, index.first_seq)
+        last, seq = 0, index.next_matching(filters, begin_seq)
+        while seq and seq < end_seq:
+            last, seq = seq, index.next_matching(filters, seq + 1)
+        if not last and begin_seq > index.first_seq:
+            last, reach = end_seq, 2 * reach
+    return last

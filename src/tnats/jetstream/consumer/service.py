@@ -16,7 +16,7 @@ when the log has what they confirm. The consumer of a memory stream has no log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,7 +24,7 @@ import attrs
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.acks import AckRun, Said, reply_prefix
-from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
+from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.consumer.core import Identity
 from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable
 from tnats.jetstream.consumer.hot import bundle_of
@@ -40,7 +40,6 @@ from tnats.jetstream.stream.machine import Applied
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import CONSUMER_OPS_DELAY_NS, CONSUMER_OPS_UNWRITTEN_MAX
 from tnats.runtime.api import DiskError
-from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.storage.message_log import Stored
@@ -89,6 +88,8 @@ class ConsumerService:
         self.record = record
         self.wake_ns: int | None = None
         self.is_deleted = False
+        self.loss = ""
+        """What damage has cost it, for the health check; empty: nothing."""
         self._group = group
         self._client = client
         self._ack_prefix = reply_prefix(stream.name, record.name)
@@ -403,45 +404,3 @@ def _asked(message: Inbound) -> Asked:
     if not size:
         return Asked(message.reply, message.data)
     return Asked(message.reply, message.data[size:], supports(get_header(message.data[:size], REQUIRED_LEVEL_HEADER)))
-
-
-async def open_consumer(
-    host: Host,
-    stream: StreamService,
-    record: ConsumerRecord,
-    client: Client,
-    post: Post,
-    *,
-    start: Callable[[], ConsumerState],
-    is_new: bool,
-) -> ConsumerService:
-    """The service of a consumer: recovered, or from `start` if it is new or its stream is in memory.
-
-    Raises StorageError.
-    """
-    if not has_log(stream, record.config):
-        return ConsumerService(host, stream, record, start(), None, client, post)
-    left: list[int] = []
-    group = host.store.journal.group(record.group)
-    if is_new or not group.note:
-        state = start()
-        await group.set_state_nowait(group.last, state.encode()).wait()
-    else:
-        state = ConsumerState.decode(group.note)
-        tracks_acks = record.config.ack_policy != AckPolicy.NONE
-        for entry in await LocalLog(group).replay():
-            if entry.body is None:
-                host.log.error(f"JetStream consumer '{stream.name} > {record.name}': log entry {entry.index} is lost")
-                continue
-            done = state.replay(bytes(entry.body), tracks_acks=tracks_acks)
-            if stream.config.retention != "limits":
-                left += [seq for seq in done if stream.store.subject_of(seq) is not None]
-    service = ConsumerService(host, stream, record, state, group, client, post)
-    service.finish_removal(left)
-    host.store.own(record.group, service.checkpoint)
-    return service
-
-
-def has_log(stream: StreamService, config: ConsumerConfig) -> bool:
-    """Whether a consumer outlives the process: of those in memory the catalogue knows nothing either."""
-    return stream.config.storage != "memory" and not config.mem_storage

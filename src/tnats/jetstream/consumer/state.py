@@ -149,6 +149,13 @@ class ConsumerState:
         """No further deliveries of a pending message. The floor moves on with the next acknowledgement."""
         self.pending.remove_run(seq, 1)
 
+    def await_again(self, seqs: Sequence[int], consumer_seq: int) -> None:
+        """Nothing is known of these messages but that they may have been delivered, from `consumer_seq` on."""
+        for seq in seqs:
+            self.pending.add(seq, max(consumer_seq, 1), 0)
+        self.floor_stream_seq = min(self.floor_stream_seq, seqs[0] - 1)
+        self.floor_consumer_seq = min(self.floor_consumer_seq, max(consumer_seq - 1, 0))
+
     def skip(self, seq: int) -> None:
         """A pending or held message is gone from the stream."""
         self.held.pop(seq, None)
