@@ -1,7 +1,8 @@
 """Reading a stream in order, without gaps and without acknowledgements (ADR-17).
 
 Every message carries its number in the consumer's deliveries. Where a number is missing, or the consumer is gone (it
-lives in the server's memory), another one is made that goes on after the last message that was handed out.
+lives in the server's memory), another one is made that goes on after the last message that was handed out; before the
+first one, where the lost one had nothing to deliver yet, so that what came since is not passed over.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ INACTIVE_THRESHOLD_NS = 300 * SECOND_NS
 class OrderedMessages:
     """The messages of a stream in order: made by `Stream.ordered`, used like `MessageStream`.
 
-    After entering the block, `pending_count` is how many messages there were to be read at that moment.
+    `pending_count` is how many messages there were to be read when reading began: at the entry of the block, or later
+    if the consumer was lost before it had delivered anything.
     """
 
     def __init__(self, api: Api, stream: str, config: ConsumerConfig, body: PullBody) -> None:
@@ -52,7 +54,8 @@ class OrderedMessages:
             num_replicas=1,
             inactive_threshold_ns=config.inactive_threshold_ns or INACTIVE_THRESHOLD_NS,
         )
-        self._last_stream_sequence = 0
+        self._next_stream_sequence = 0
+        """Where another consumer goes on; 0: where the configuration says."""
         self._last_consumer_sequence = 0
         self._source: Source
         self._messages: MessageStream
@@ -64,8 +67,7 @@ class OrderedMessages:
         """How often another consumer had to be made."""
 
     async def __aenter__(self) -> OrderedMessages:
-        info = await self._create()
-        self.pending_count = info.num_pending + info.delivered.consumer_seq
+        await self._create()
         return self
 
     async def __aexit__(
@@ -91,7 +93,7 @@ class OrderedMessages:
                 self._broken = True
                 continue
             self._last_consumer_sequence = metadata.consumer_sequence
-            self._last_stream_sequence = metadata.stream_sequence
+            self._next_stream_sequence = metadata.stream_sequence + 1
             return delivery
 
     async def next_present(self) -> Delivery | None:
@@ -107,20 +109,24 @@ class OrderedMessages:
             if info.num_pending + info.delivered.consumer_seq <= self._last_consumer_sequence:
                 return None
 
-    async def _create(self) -> ConsumerInfo:
+    async def _create(self) -> None:
         """Make the next consumer and begin to pull from it. Raises like `Stream.create_consumer`."""
         self._serial += 1
         config = attrs.evolve(self._config, name=f"{self._id}_{self._serial}")
-        if self._last_stream_sequence:
+        goes_on = self._next_stream_sequence > 0
+        if goes_on:
             config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
-            config.opt_start_seq = self._last_stream_sequence + 1
+            config.opt_start_seq = self._next_stream_sequence
             config.opt_start_time_ns = None
         info = await create_consumer(self._api, self._stream, config, Action.CREATE)
+        if not goes_on:
+            self.pending_count = info.num_pending + info.delivered.consumer_seq
+            if not self.pending_count:
+                self._next_stream_sequence = info.delivered.stream_seq + 1
         self._last_consumer_sequence = 0
         self._source = Source(self._api, self._stream, config.name)
         stream = MessageStream(self._source, self._body, gives_back=False)
         self._messages = await self._stack.enter_async_context(stream)
-        return info
 
     async def _recreate(self) -> None:
         """Go on with another consumer; waits out an outage. Raises StreamNotFound, ApiError."""

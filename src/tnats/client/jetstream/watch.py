@@ -30,6 +30,7 @@ class Watch(Generic[T]):
         self._convert = convert
         self._tells_caught_up = tells_caught_up
         self._left_count = 0
+        self._is_first = True
 
     async def __aenter__(self) -> Watch[T]:
         """Raises StreamNotFound, JetStreamUnavailable."""
@@ -56,6 +57,8 @@ class Watch(Generic[T]):
                     self._tells_caught_up = False
                     return None
                 message = found
+                if self._is_first:
+                    self._is_first, self._left_count = False, self._messages.pending_count
                 self._left_count = min(self._left_count - 1, message.metadata.pending_count)
             item = self._convert(message)
             if item is not None:

@@ -129,10 +129,6 @@ class KvDrill(JetStreamDrill):
     def streams(self) -> Sequence[StreamConfig]:
         return (to_stream(BucketConfig(BUCKET, history=HISTORY)),)
 
-    async def furnish(self, js: JetStream) -> None:
-        # A watch that was never given anything has no place to go on from when its consumer is lost.
-        await JetStreamRegister(js.client, "", OPERATION_S, BUCKET).put("first", "first")
-
     def results(self, evidence: Evidence) -> Iterator[Result]:
         yield result("C1", "acknowledged writes are there", lost(evidence))
         if not evidence.restarted:  # a look aside
