@@ -158,7 +158,8 @@ class JetStream:
             self.reload(self.options)
             for kind, size in (("Memory: ", self.options.max_memory), ("Storage:", self.options.max_file)):
                 self.log.info(f"  Max {kind}     {'unlimited' if size < 0 else f'{size // MIB:,} MiB'}")
-            await self._store.settle()
+            # A stream that could not be opened does not know yet what it has lost: the next start must ask again.
+            await self._store.settle(is_accounted=not self.unopened)
             calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
             self.api = ApiService(host, {call: served for each in calls for call, served in each.handlers().items()})
             nursery.start_soon(host.timers.run)

@@ -324,13 +324,13 @@ class Store:
                 used[group.name] = (number, last)
         await self._used.save(used)
 
-    async def settle(self) -> None:
-        """The owners have accounted for what a loss of power took; until now a crash would have left it to the next
-        start (`lost_unsynced`). Raises DiskError.
+    async def settle(self, *, is_accounted: bool = True) -> None:
+        """Recovery is over. `is_accounted`: the owners have accounted for all that a loss of power took; until then it
+        is left to the next start (`lost_unsynced`). Raises DiskError.
         """
         self._is_settled = True
         self.journal.parts.end_recovery()
-        if self._marked_boot_id != self._boot_id:
+        if is_accounted and self._marked_boot_id != self._boot_id:
             self._marked_boot_id = self._boot_id
             await self._write_marker(is_clean=False)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import orjson
 from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
 
-from tnats.client import connect
+from tnats.client import Client, connect
+from tnats.runtime.sim.disk_faults import DiskFault, Fail
 
 PART = f"{STORE}/tnats/journal/0000000000000001.part"
 FILLER = b"x" * 100
@@ -131,3 +134,42 @@ def test_a_counter_whose_last_message_is_damaged_is_broken_and_others_count() ->
                 assert await count("c.b") == str(number)
 
     play(1, scene).unwrap()
+
+
+def test_what_cannot_be_read_now_is_not_absent() -> None:
+    """While reads fail, every kind of get says that a message cannot be read, never that there is none, and a batch
+    ends there; a mirror waits, and takes everything when reads succeed again.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+            for number in range(1, 6):
+                await publish(client, "s", b"%d%b" % (number, FILLER))
+            stage.machine.signal("TERM")  # the next run has nothing of it in memory
+            await stage.machine.wait_ended()
+            stage.machine.start()
+            await stage.sleep(1)
+            stage.machine.drive.cold = 1.0
+            stage.machine.drive.faults.append(DiskFault(("read",), Fail(errno.EIO)))
+            answer = await call(client, "STREAM.MSG.GET.S", {"seq": 2})
+            assert answer["error"] == {"code": 500, "err_code": 10051, "description": "message 2 cannot be read"}
+            direct = await client.request("$JS.API.DIRECT.GET.S", orjson.dumps({"seq": 2}))
+            assert (direct.status, direct.description) == (500, "Message 2 Cannot Be Read")
+            batch = await client.request("$JS.API.DIRECT.GET.S", orjson.dumps({"seq": 1, "batch": 5}))
+            assert (batch.status, batch.description) == (500, "Message 1 Cannot Be Read")
+            await call(client, "STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}})
+            await stage.sleep(5)
+            assert (await state_of(client, "M"))["messages"] == 0
+            stage.machine.drive.faults.clear()
+            await stage.sleep(15)
+            state = await state_of(client, "M")
+            assert (state["messages"], state["first_seq"], state["last_seq"]) == (5, 1, 5)
+
+    play(1, scene).unwrap()
+
+
+async def state_of(client: Client, stream: str) -> dict[str, object]:
+    state = (await call(client, f"STREAM.INFO.{stream}"))["state"]
+    assert isinstance(state, dict)
+    return state

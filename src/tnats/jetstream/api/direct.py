@@ -174,11 +174,14 @@ class DirectGets:
         self._send(message, reply, no_headers=no_headers)
 
     def _fail(self, seq: int, reply: bytes, failure: Exception) -> None:
-        """Damaged is not absent: a reader must not take the one for the other."""
-        if isinstance(failure, DataDamaged):
+        """What is damaged, or cannot be read now, is not absent: a reader must not take the one for the other."""
+        if isinstance(failure, KeyError):
+            self._client.publish(reply, b"", headers=NOT_FOUND)
+        elif isinstance(failure, DataDamaged):
             self._status(reply, f"500 Message {seq} Is Damaged")
         else:
-            self._client.publish(reply, b"", headers=NOT_FOUND)
+            self._host.log.error(str(failure))
+            self._status(reply, f"500 Message {seq} Cannot Be Read")
 
     def _send(self, message: Message, reply: bytes, *, no_headers: bool, extra: bytes = b"") -> None:
         if no_headers and not extra:
@@ -219,8 +222,11 @@ class DirectGets:
         for seq in seqs[:count_max]:
             try:
                 message = await self._stream.store.load(seq)
-            except (KeyError, StorageError, DiskError):
+            except KeyError:  # removed meanwhile
                 continue
+            except (StorageError, DiskError) as failure:
+                self._fail(seq, reply, failure)
+                return
             size = len(message.headers) + len(message.payload)
             if sent and size > bytes_left:
                 break

@@ -168,7 +168,7 @@ class StreamCalls:
             raise Refused(errors.STREAM_GENERAL_ERROR(err=f"message {seq} is damaged")) from None
         except (StorageError, DiskError) as failure:
             self._host.log.error(str(failure))
-            raise Refused(errors.NO_MESSAGE_FOUND()) from None
+            raise Refused(errors.STREAM_GENERAL_ERROR(err=f"message {seq} cannot be read")) from None
         headers = b"" if wanted.no_hdr else message.headers
         stored = StoredMsg(to_text(message.subject), seq, headers, message.payload, message.time_ns)
         return MsgGetAnswer(stored)

@@ -147,7 +147,10 @@ class Outbox:
         for letter in letters:
             try:
                 message = await stream.store.load(letter.seq)
-            except (KeyError, StorageError, DiskError) as failure:
+            except DiskError as failure:  # it may be read later
+                sent.note(letter.seq, False, str(failure))
+                continue
+            except (KeyError, StorageError) as failure:
                 self._consumer.host.log.warn(
                     f"JetStream consumer '{stream.name} > {name}': message {letter.seq} was gone before it became a"
                     f" dead letter: {failure}"

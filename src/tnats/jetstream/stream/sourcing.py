@@ -220,7 +220,7 @@ class LocalIntake(Intake):
                     origin.interest.put(self._key, self)
                     try:
                         await self._follow(origin)
-                    except StorageError as failure:
+                    except (StorageError, DiskError) as failure:
                         self._stream.host.log.warn(f"JetStream stream '{self._stream.name}' cannot source: {failure}")
                     self._leave()
                 await clock.sleep_ns(RETRY_NS)
@@ -244,7 +244,7 @@ class LocalIntake(Intake):
             origin.done_with([message[0] for message in stored], None)
 
     async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
-        """Wanted messages of the origin, a bounded number, and where to read on."""
+        """Wanted messages of the origin, a bounded number, and where to read on. Raises DiskError."""
         store, seq = origin.store, self.next_seq
         found: list[Stored] = []
         size = 0
@@ -253,7 +253,11 @@ class LocalIntake(Intake):
             room = SOURCING_BATCH_MSGS_MAX - len(found)
             try:
                 some, seq = await store.load_some(wanted, seq, room, SOURCING_BATCH_BYTES_MAX)
-            except (StorageError, DiskError):  # damaged, which the origin has reported
+            except DiskError:  # it may be read later
+                if found:
+                    break
+                raise
+            except StorageError:  # damaged, which the origin has reported
                 seq = store.next_matching(wanted, store.next_matching(wanted, seq) + 1)
                 continue
             found += some
