@@ -6,7 +6,17 @@ from typing import ClassVar
 
 from tnats.harness.sim.storage import StorageDrill
 
-DAMAGE = ("D_BITFLIP", "D_TRUNC", "D_ZERO", "D_SWAPFILE", "D_MISDIRECT", "D_STALE", "D_LYING", "D_ROLLBACK")
+DAMAGE = (
+    "D_BITFLIP",
+    "D_TRUNC",
+    "D_ZERO",
+    "D_SWAPFILE",
+    "D_MISDIRECT",
+    "D_STALE",
+    "D_LYING",
+    "D_ROLLBACK",
+    "D_DUPFILE",
+)
 
 
 class StorageDamage(StorageDrill):

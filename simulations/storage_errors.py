@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tnats.harness.sim.storage import StorageDrill
 
-FAILING = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_READ_EIO", "D_ENOSPC", "D_EROFS", "D_EMFILE")
+FAILING = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_READ_EIO", "D_ENOSPC", "D_EROFS", "D_EMFILE", "D_EACCES", "P_MEM")
 
 
 class StorageErrors(StorageDrill):

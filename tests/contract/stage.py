@@ -131,9 +131,9 @@ class Stage:
     def descriptors_exhausted(self) -> Iterator[None]:
         """Leave the server no free file descriptor."""
         if self._server_node is not None:
-            self._server_node.descriptors_exhausted = True
+            self._server_node.exhausted = "too many open files"
             yield
-            self._server_node.descriptors_exhausted = False
+            self._server_node.exhausted = ""
             return
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         probe = os.dup(2)

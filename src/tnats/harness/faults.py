@@ -63,6 +63,7 @@ KINDS: Mapping[str, Kind] = {
     "N_FLOOD": Kind("other traffic fills the line: little room, long queues", ("targets", "rate_count", "for_ns")),
     "N_ADDR": Kind("a node dies and comes back under another address, with its old name", ("targets", "down_ns")),
     "N_CHUNK": Kind("segments are cut at drawn places", ("targets", "permille_count", "for_ns")),
+    "P_MEM": Kind("no memory is left: reads, new files and accepting fail", ("targets", "for_ns")),
     "P_SLOWCPU": Kind("each step of a node costs time", ("targets", "step_ns", "for_ns")),
     "T_JUMP": Kind("the wall clock is set", ("targets", "by_ns", "way")),
     "T_DRIFT": Kind("both clocks run fast or slow", ("targets", "ppm_count", "way", "for_ns")),
@@ -80,6 +81,10 @@ KINDS: Mapping[str, Kind] = {
     "D_ZERO": Kind("a block of one drawn file is zero", ("targets", "files", "down_ns")),
     "D_STALE": Kind("blocks of one drawn file go back to what they were", ("targets", "files", "for_ns", "down_ns")),
     "D_SWAPFILE": Kind("two drawn files change places", ("targets", "files", "down_ns")),
+    "D_DUPFILE": Kind(
+        "a drawn file stands there twice: as a leftover, or under another number",
+        ("targets", "files", "variant", "down_ns"),
+    ),
     "D_ROLLBACK": Kind("the whole disk goes back to what it was", ("targets", "for_ns", "down_ns")),
     "O_RELOAD": Kind("the configuration is read anew", ("targets",)),
     "O_LAMEDUCK": Kind("clients are sent away, then an orderly end and a start", ("targets", "down_ns")),

@@ -53,7 +53,10 @@ class ConnectionBroken(NetworkError):
 
 
 class OutOfDescriptors(NetworkError):
-    """`Listener.accept` found no free descriptor; the connection stays in the backlog. Pause, then try again."""
+    """`Listener.accept` found no free descriptor, or no memory; the connection stays in the backlog.
+
+    Pause, then try again.
+    """
 
 
 class TlsError(NetworkError):
@@ -285,7 +288,7 @@ class File(Protocol):
     def pread_cached(self, count: int, offset: int) -> bytes | None:
         """Up to `count` bytes at `offset` if the page cache answers at once, else None: then await `pread`.
 
-        Fewer bytes than asked only at the end of the file.
+        Fewer bytes than asked only at the end of the file. Never fails: `pread` says what is wrong.
         """
 
     async def pread(self, count: int, offset: int) -> bytes:

@@ -6,7 +6,7 @@ import errno
 
 from tnats.errors import TnatsError
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Reasons that pass: the store refuses for now."""
 
 

@@ -37,6 +37,8 @@ within three seconds, and the way back waits at most two."""
 
 TIME_MAX_NS = 600 * SECOND_NS
 MILLISECOND_NS = 1_000_000
+COLD = (0, 0, 20, 100)
+"""How many of a hundred reads find nothing in the page cache, in different seeds."""
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -55,7 +57,7 @@ class Drill(Scenario):
     kinds: ClassVar[tuple[str, ...]] = ()
     probes: ClassVar[tuple[str, ...]] = ()
     probes_within: ClassVar[int] = 200
-    calm: ClassVar[dict[str, int | str]] = {"policy": "fifo", "buggify": 0}
+    calm: ClassVar[dict[str, int | str]] = {"policy": "fifo", "buggify": 0, "cold": 0}
     """What shrinking tries to set parameters to."""
 
     def __init__(self, plan: Plan | None = None) -> None:

@@ -33,13 +33,14 @@ from tnats.harness.history import History, Recorder
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
-from tnats.harness.sim.drill import MILLISECOND_NS, Drill
+from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
 from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream, store_content
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_anchor
 from tnats.harness.stream_reading import told_lost
 from tnats.jetstream import service
+from tnats.jetstream import store as message_store
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
@@ -58,7 +59,7 @@ SERVER = "server"
 READER = "reader"
 STORE = "/data/jetstream"
 URL = "nats://server:4222"
-PART_BYTES, SEGMENT_BYTES = 32 * 1024, 16 * 1024
+PART_BYTES, SEGMENT_BYTES, RECENT_BYTES = 32 * 1024, 16 * 1024, 1024
 """The tiny profile."""
 MARK = re.compile(rb"c\d+-\d+[ \"\r]")
 """The value of a message, with what follows it."""
@@ -71,6 +72,7 @@ NETWORK_KINDS = (
     "N_ASYM",
     "N_REJECT",
     "N_DELAY",
+    "N_SLOW",
     "N_RESET",
     "N_DROPCONN",
     "N_HALFOPEN",
@@ -79,29 +81,45 @@ NETWORK_KINDS = (
     "N_FLOOD",
     "N_ADDR",
 )
-PROCESS_KINDS = ("P_KILL", "P_TERM", "P_CRASHLOOP", "P_PAUSE", "P_SLOWCPU", "O_LAMEDUCK")
-CLOCK_KINDS = ("T_JUMP", "T_DRIFT")
-DISK_KINDS = ("D_POWER", "D_FSYNC_EIO", "D_WRITE_EIO", "D_ENOSPC", "D_EMFILE", "D_SLOW")
+PROCESS_KINDS = ("P_KILL", "P_TERM", "P_CRASHLOOP", "P_PAUSE", "P_SLOWCPU", "P_MEM", "O_LAMEDUCK", "O_RELOAD")
+CLOCK_KINDS = ("T_JUMP", "T_DRIFT", "T_STROBE")
+DISK_KINDS = (
+    "D_POWER",
+    "D_FSYNC_EIO",
+    "D_WRITE_EIO",
+    "D_READ_EIO",
+    "D_ENOSPC",
+    "D_EROFS",
+    "D_EMFILE",
+    "D_EACCES",
+    "D_SLOW",
+    "D_DUPFILE",
+)
 EVERYTHING = "NPOTD"
 CLOCK = "T"
 JUMPS_MAX = 6
-FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_READ_EIO")
+FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_EACCES", "D_READ_EIO", "P_MEM")
 """After these a store may have stopped for good until the next start."""
 
 
 @contextmanager
 def tiny_profile() -> Iterator[None]:
-    """Small files inside the block, so that rolling, releasing and compacting happen within a run."""
+    """Small files inside the block, so that rolling, releasing and compacting happen within a run; and few contents are
+    kept in memory, so that reads come from the disk.
+    """
 
     def sized(journal: JournalOptions, **others: Any) -> StoreOptions:
         small = attrs.evolve(journal, part_bytes=PART_BYTES)
         return StoreOptions(small, StreamLogOptions(segment_bytes=SEGMENT_BYTES), **others)
 
+    recent_bytes_max = message_store.RECENT_BYTES_MAX
     service.StoreOptions = sized  # type: ignore[assignment,attr-defined]
+    message_store.RECENT_BYTES_MAX = RECENT_BYTES
     try:
         yield
     finally:
         service.StoreOptions = StoreOptions  # type: ignore[attr-defined]
+        message_store.RECENT_BYTES_MAX = recent_bytes_max
 
 
 class JetStreamDrill(Drill):
@@ -158,6 +176,7 @@ class JetStreamDrill(Drill):
             "what_if": rng.choice((0, 30, 60)),
             "sync": rng.choice(cls.SYNCS),
             "budget": "B1",
+            "cold": rng.choice(COLD),
             **cls.draw_parameters(rng),
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
@@ -239,6 +258,7 @@ class JetStreamDrill(Drill):
         self._world = world
         self._rng = chance_stream(world.seed, "what if")
         machine = world.node(SERVER)
+        machine.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
         if self.plan.word("sync") == "always":
             self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._content_of)

@@ -8,6 +8,7 @@ ends, so what must be undone stands in `with` or `finally`. A fault that finds n
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Generator, Mapping
 
 from tnats.harness.faults import Fault
@@ -26,6 +27,8 @@ SimKind = Callable[[Stage, Fault], Act]
 SHORT_NS = SECOND_NS // 2
 FULL_QUEUE_NS = 400_000_000
 """How long a queue of a line that is full may take."""
+DOUBLES_MAX = 1000
+"""So many numbers behind a file's own are tried for a copy of it."""
 OTHER_PLACE = 512
 """How far off a misdirected write lands in its file."""
 
@@ -199,16 +202,18 @@ def full(stage: Stage, fault: Fault) -> Act:
         yield lasting(fault)
 
 
-def no_descriptors(stage: Stage, fault: Fault) -> Act:
-    nodes = stage.nodes(fault)
-    for node in nodes:
-        node.descriptors_exhausted = True
-    try:
-        with stage.disk_rules(nodes, lambda: DiskFault(("open", "create"), Fail(errno.EMFILE))):
+def exhausted(kinds: tuple[CallKind, ...], code: int) -> SimKind:
+    """The kernel lacks something: these disk calls fail, and no connection is accepted."""
+
+    def act(stage: Stage, fault: Fault) -> Act:
+        nodes = stage.nodes(fault)
+        with (
+            stage.not_accepting(nodes, os.strerror(code).lower()),
+            stage.disk_rules(nodes, lambda: DiskFault(kinds, Fail(code))),
+        ):
             yield lasting(fault)
-    finally:
-        for node in nodes:
-            node.descriptors_exhausted = False
+
+    return act
 
 
 # ------------------------------------------------------------------ disk: damage at rest
@@ -239,6 +244,18 @@ def swap(stage: Stage, fault: Fault, node: Node, path: str) -> None:
     same = [other for other in stage.files(node, fault) if other != path and other.startswith(f"{folder}/")]
     if same:
         node.drive.image.swap(path, node.drive.rng.choice(same))
+
+
+def duplicate(stage: Stage, fault: Fault, node: Node, path: str) -> None:
+    """What a death may leave beside a file, or the file once more under a number that nobody gave it."""
+    folder, _, name = path.rpartition("/")
+    digits, dot, extension = name.partition(".")
+    copy = f"{path}.tmp"
+    if fault.word("variant", "leftover") == "double" and digits.isdecimal():
+        numbers = range(int(digits) + 1, int(digits) + DOUBLES_MAX)
+        names = (f"{folder}/{number:0{len(digits)}}{dot}{extension}" for number in numbers)
+        copy = next((name for name in names if not node.drive.image.is_file(name)), copy)
+    node.drive.image.duplicate(path, copy)
 
 
 def stale(stage: Stage, fault: Fault) -> Act:
@@ -323,7 +340,8 @@ SIM_KINDS: Mapping[str, SimKind] = {
     "D_READ_EIO": calls(("read",), lambda fault: Fail(errno.EIO)),
     "D_ENOSPC": full,
     "D_EROFS": calls(CHANGING, lambda fault: Fail(errno.EROFS)),
-    "D_EMFILE": no_descriptors,
+    "D_EMFILE": exhausted(("open", "create"), errno.EMFILE),
+    "P_MEM": exhausted(("open", "create", "read"), errno.ENOMEM),
     "D_EACCES": calls(("open", "create"), lambda fault: Fail(errno.EACCES)),
     "D_BITFLIP": damaged(flip),
     "D_TRUNC": damaged(
@@ -335,6 +353,7 @@ SIM_KINDS: Mapping[str, SimKind] = {
     "D_STALE": stale,
     "D_MISDIRECT": calls(("write",), lambda fault: Misdirect(offset=OTHER_PLACE)),
     "D_SWAPFILE": damaged(swap),
+    "D_DUPFILE": damaged(duplicate),
     "D_WIPE": down_by(wipe),
     "D_ROLLBACK": roll_back,
     "D_SLOW": calls(

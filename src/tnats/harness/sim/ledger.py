@@ -21,6 +21,7 @@ CLASSES = ("B0", "B1", "B2", "B3", "B4")
 
 CLASS_OF_KIND = {
     "D_POWER": "B1",
+    "P_MEM": "B1",
     "D_WRITE_EIO": "B1",
     "D_READ_EIO": "B1",
     "D_ENOSPC": "B1",
@@ -48,6 +49,9 @@ def class_of(fault: Fault) -> str:
         # One write that lands elsewhere is damage at two places. A disk that puts every write of a while elsewhere
         # and says that all is synced is lying: what was acknowledged in that while stands nowhere.
         return "B3" if fault.number("times_count", 0) == 1 else "B4"
+    if fault.kind == "D_DUPFILE":
+        # What a death leaves beside a file is no damage; a file that nobody made is found, and told.
+        return "B3" if fault.word("variant", "leftover") == "double" else "B0"
     return CLASS_OF_KIND.get(fault.kind, "B0")
 
 

@@ -39,6 +39,7 @@ class Stage:
         self._paused: dict[str, int] = {}
         self._slow: dict[str, list[int]] = {}
         self._full: dict[str, list[int]] = {}
+        self._refusing: dict[str, list[str]] = {}
         self.over = False
         """The world has ended: nothing can be started any more."""
 
@@ -134,6 +135,19 @@ class Stage:
             for node, limit in zip(nodes, limits, strict=True):
                 self._full[node.name].remove(limit)
                 node.drive.capacity_bytes = min(self._full[node.name], default=CAPACITY_BYTES)
+
+    @contextmanager
+    def not_accepting(self, nodes: Sequence[Node], reason: str) -> Iterator[None]:
+        """The nodes' kernels accept no connection inside the block; of several reasons the first is told."""
+        for node in nodes:
+            self._refusing.setdefault(node.name, []).append(reason)
+            node.exhausted = self._refusing[node.name][0]
+        try:
+            yield
+        finally:
+            for node in nodes:
+                self._refusing[node.name].remove(reason)
+                node.exhausted = next(iter(self._refusing[node.name]), "")
 
     @contextmanager
     def disk_rules(self, nodes: Sequence[Node], make: Callable[[], DiskFault]) -> Iterator[list[DiskFault]]:

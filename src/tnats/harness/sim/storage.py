@@ -22,7 +22,7 @@ from tnats.errors import TnatsError
 from tnats.harness.faults import AfterAcks, Anchor, Fault
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
-from tnats.harness.sim.drill import MILLISECOND_NS, Drill
+from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
 from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.storage_evidence import DAMAGED, Life, Reading
@@ -171,6 +171,7 @@ class StorageDrill(Drill):
             "packing": rng.choice((0, 1)),
             "cipher": rng.choice(("", "", *Cipher)),
             "budget": cls.budget,
+            "cold": rng.choice(COLD),
         }
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         names = [f"s{number}" for number in range(1, int(parameters["streams"]) + 1)]
@@ -206,6 +207,7 @@ class StorageDrill(Drill):
         for number in range(1, self.plan.number("streams") + 1):
             self.lives[f"s{number}"] = Life(f"s{number}")
         node = world.node(SERVER)
+        node.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
         node.start(self.serve)
 

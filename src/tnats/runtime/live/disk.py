@@ -211,13 +211,9 @@ class LiveFile:
         buffer = bytearray(count)
         try:
             done = os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return None
         except OSError as exc:
-            if exc.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                self._knows_nowait = False
-                return None
-            raise disk_error("read", self._path, exc.errno or errno.EIO) from exc
+            self._knows_nowait = exc.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+            return None
         if done < count:
             if offset + done < self.size():
                 return None

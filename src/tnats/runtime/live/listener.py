@@ -60,6 +60,8 @@ class LiveListener:
                 return None
             except OSError as exc:
                 where = f"accept on {self._address[0]}:{self._address[1]}"
+                if exc.errno in (errno.ENOMEM, errno.ENOBUFS):
+                    raise OutOfDescriptors(f"{where}: {reason_of(exc)}") from None
                 if exc.errno in (errno.EMFILE, errno.ENFILE):
                     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
                     raise OutOfDescriptors(

@@ -75,7 +75,7 @@ class SimDrive:
         self.image.crash(policy, self.rng)
         self.sync_free_at_ns = 0
         self.locks.clear()
-        self.opened.clear()
+        self.opened = {}  # a call under way still counts in its own
 
     def wipe(self) -> None:
         """A new empty disk."""
@@ -292,9 +292,10 @@ class SimFile:
         self._disk.stall(drive.latency_ns(drive.timing.write_ns, len(data), delay))
         self._disk.check_alive()
         number = self._number
-        room = drive.capacity_bytes - drive.image.used_bytes - max(0, offset - self.size())
+        # A crash can leave more than fits: nothing may grow then, but what is there can be written over.
+        room = max(0, drive.capacity_bytes - drive.image.used_bytes - max(0, offset - self.size()))
         if isinstance(effect, Fail):
-            drive.image.write(number, data[: min(effect.written, max(0, room))], offset)
+            drive.image.write(number, data[: min(effect.written, room)], offset)
             raise disk_error("write", self._path, effect.errno)
         if isinstance(effect, Lose):
             return
@@ -305,7 +306,7 @@ class SimFile:
             number = number if effect.path is None else drive.image.file(effect.path)
         grown = offset + len(data) - drive.image.size(number)
         if grown > room:
-            drive.image.write(number, data[: max(0, len(data) - grown + max(0, room))], offset)
+            drive.image.write(number, data[: max(0, len(data) - grown + room)], offset)
             raise disk_error("write", self._path, errno.ENOSPC)
         drive.image.write(number, data, offset)
 
@@ -314,14 +315,20 @@ class SimFile:
         drive = self._disk.drive
         if drive.cold and drive.rng.random() < drive.cold:
             return None
-        effect, _ = self._disk.begin("read", self._path, verb="read")
-        return self._read(count, offset, effect)
+        self._disk.check_alive()
+        effect, _ = drive.meet("read", self._path)
+        return None if isinstance(effect, Fail) else self._read(count, offset, effect)
 
     async def pread(self, count: int, offset: int) -> bytes:
         self._check("read")
         effect, delay = self._disk.begin("read", self._path, verb="read")
-        await self._disk.take(self._disk.drive.timing.read_ns, count, delay)
-        return self._read(count, offset, effect)
+        opened = self._disk.drive.opened
+        opened[self._number] = opened.get(self._number, 0) + 1  # a close meanwhile waits for the end of the call
+        try:
+            await self._disk.take(self._disk.drive.timing.read_ns, count, delay)
+            return self._read(count, offset, effect)
+        finally:
+            opened[self._number] -= 1
 
     def _read(self, count: int, offset: int, effect: Effect | None) -> bytes:
         data = self._disk.drive.image.read(self._number, count, offset)
@@ -341,7 +348,7 @@ class SimFile:
         drive = self._disk.drive
         _, delay = self._disk.begin("resize", self._path, verb=verb)
         await self._disk.take(drive.timing.name_ns, 0, delay)
-        if drive.image.used_bytes + size - self.size() > drive.capacity_bytes:
+        if size > self.size() and drive.image.used_bytes + size - self.size() > drive.capacity_bytes:
             raise disk_error(verb, self._path, errno.ENOSPC)
         drive.image.resize(self._number, size)
 

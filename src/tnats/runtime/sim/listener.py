@@ -58,8 +58,9 @@ class SimListener:
             raise NetworkError(f"accept on {self._address[0]}:{self._address[1]}: closed")
         if not self._backlog:
             return None
-        if self.life.node.descriptors_exhausted:
-            raise OutOfDescriptors(f"accept on {self._address[0]}:{self._address[1]}: too many open files")
+        exhausted = self.life.node.exhausted
+        if exhausted:
+            raise OutOfDescriptors(f"accept on {self._address[0]}:{self._address[1]}: {exhausted}")
         conn = self._backlog.popleft()
         self._fabric.trace.add(kinds.ACCEPT, conn.number, 0)
         return conn

@@ -58,7 +58,8 @@ class Node:
         self.texts: dict[str, str] = {}
         """Small text files by path, as an administrator would write them: configuration."""
         # what a nemesis may change
-        self.descriptors_exhausted = False
+        self.exhausted = ""
+        """What the kernel lacks to accept a connection, in its words: descriptors, memory."""
         self.memory_total_bytes = 1 << 30
         self.busy_until_ns = 0
         """Until when a stalled call (a slow disk) keeps the whole node from running."""

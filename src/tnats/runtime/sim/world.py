@@ -144,7 +144,7 @@ class World:
             node.slow_down(0)
             node.resume()
             node.drive.faults.clear()
-            node.descriptors_exhausted = False
+            node.exhausted = ""
 
     def fail(self, exc: BaseException) -> None:
         """End the world with `exc`; the first one counts."""

@@ -133,16 +133,16 @@ def test_write_faults() -> None:
 
 
 def test_read_faults() -> None:
-    """A read fault fails or flips the read; the medium stays as it is."""
+    """A read fault fails or flips the read, and keeps the page cache from answering; the medium stays as it is."""
 
     async def body(bench: Bench) -> None:
         await bench.disk.write_file("/f", bytes(100))
         file = await bench.disk.open("/f")
         bench.fault(DiskFault(("read",), Fail(errno.EIO), times=2))
+        assert file.pread_cached(1, 0) is None
         with fails(errno.EIO):
             await file.pread(1, 0)
-        with fails(errno.EIO):
-            file.pread_cached(1, 0)
+        assert file.pread_cached(1, 0) == b"\0"
         bench.fault(DiskFault(("read",), Flip(3), times=1))
         assert sum(byte.bit_count() for byte in await file.pread(100, 0)) == 3
         assert await file.pread(100, 0) == bytes(100)
@@ -171,6 +171,49 @@ def test_space_and_descriptors_run_out() -> None:
             await bench.disk.open("/f")
         file.close()
         await bench.disk.open("/f")
+
+    run(body)
+
+
+def test_a_disk_that_holds_more_than_fits_takes_what_does_not_grow() -> None:
+    """A crash can leave more than there is room for: then files can be written over and cut, but not grow."""
+
+    async def body(bench: Bench) -> None:
+        await bench.disk.write_file("/f", bytes(100))
+        file = await bench.disk.open("/f")
+        bench.drive.capacity_bytes = 50
+        file.pwrite([b"over"], 0)
+        assert await file.pread(4, 0) == b"over"
+        with fails(errno.ENOSPC):
+            file.pwrite([b"more"], 98)
+        assert file.size() == 100
+        with fails(errno.ENOSPC):
+            await file.preallocate(101)
+        await file.truncate(60)
+        assert file.size() == 60
+
+    run(body)
+
+
+def test_a_read_under_way_outlives_the_end_of_its_file() -> None:
+    """A file that is removed and closed while it is read is still there for that read, as with threads that read."""
+
+    async def body(bench: Bench) -> None:
+        await bench.disk.write_file("/f", b"content")
+        file = await bench.disk.open("/f")
+        found: list[bytes] = []
+
+        async def read() -> None:
+            found.append(await file.pread(7, 0))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked()
+            await bench.disk.unlink("/f")
+            file.close()
+            await bench.disk.write_file("/g", b"")
+            await bench.disk.unlink("/g")
+        assert found == [b"content"]
 
     run(body)
 
