@@ -218,20 +218,23 @@ class Nemesis:
             await self._start(node)
 
     async def _damage_files(self, fault: Fault, node: Node) -> None:
-        """One drawn file."""
+        """One drawn file, unless its server replaces it just then."""
         found = [(path, size) for path, size in await node.store.files(fault.word("files", "any")) if size]
         if not found:
             return
         path, size = self._rng.choice(found)
-        self._observed.hit[node.name] = None
         place = f"{node.name} {path.removeprefix(str(node.store.path))}"
-        if fault.kind == "D_BITFLIP":
-            bits = fault.number("bits_count", 2)
-            await node.store.flip(path, bits)
-            self._recorder.nemesis("bitflip", [place, size, bits])
-        else:
-            cut = await node.store.truncate(path)
-            self._recorder.nemesis("truncate", [place, size, cut])
+        try:
+            if fault.kind == "D_BITFLIP":
+                bits = fault.number("bits_count", 2)
+                await node.store.flip(path, bits)
+                self._recorder.nemesis("bitflip", [place, size, bits])
+            else:
+                cut = await node.store.truncate(path)
+                self._recorder.nemesis("truncate", [place, size, cut])
+        except FileNotFoundError:
+            return
+        self._observed.hit[node.name] = None
 
     # ------------------------------------------------------------------ the network between them
 

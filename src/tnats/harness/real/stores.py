@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,10 +55,10 @@ class Store(Protocol):
         """(path, size) of the files of a class (see `FILE_CLASSES`), by path."""
 
     async def flip(self, path: str, bits: int) -> None:
-        """Flip so many bits, drawn over the whole file."""
+        """Flip so many bits, drawn over the whole file. Raises FileNotFoundError when it is gone meanwhile."""
 
     async def truncate(self, path: str) -> int:
-        """Cut a drawn number of bytes off the end, small cuts likelier; returns how many."""
+        """Cut a drawn number of bytes off the end, small cuts likelier; returns how many. Raises like `flip`."""
 
     async def power_loss(self, policy: str) -> None:
         """Lose what was not synced. The server must be dead."""
@@ -92,7 +92,8 @@ class DirectoryStore:
             for name in names:
                 path = os.path.join(directory, name)
                 if matches(path, file_class):
-                    found.append((path, os.path.getsize(path)))
+                    with suppress(FileNotFoundError):  # its server has just replaced it
+                        found.append((path, os.path.getsize(path)))
         return sorted(found)
 
     async def flip(self, path: str, bits: int) -> None:
