@@ -20,6 +20,7 @@ from nats.js.api import (
     ObjectMeta,
     ObjectStoreConfig,
     StorageType,
+    StoreCompression,
     StreamConfig,
     StreamSource,
 )
@@ -134,13 +135,18 @@ def urlsafe(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
 
 
-def test_objects_written_at_once(server: ServerProcess) -> None:
-    """Many uploads of many sizes beside each other: each is read back as it was."""
+@pytest.mark.parametrize("compression", [StoreCompression.NONE, StoreCompression.S2])
+def test_objects_written_at_once(server: ServerProcess, compression: StoreCompression) -> None:
+    """Many uploads of many sizes beside each other: each is read back as it was, from a packed store too."""
 
     async def scene(js: JetStreamContext) -> None:
-        store = await js.create_object_store(bucket="MANY")
+        await js.create_object_store(bucket="MANY")
+        stream = (await js.stream_info("OBJ_MANY")).config
+        stream.compression = compression
+        await js.update_stream(stream)
+        store = await js.object_store("MANY")
         rng = random.Random(1)
-        sizes = [rng.choice([0, 10_000, 131_072, 131_073, 2_000_000]) for _ in range(30)]
+        sizes = [rng.choice([0, 10_000, 131_072, 131_073, 2_000_000]) for _ in range(30)] + [20_000_000]
         contents = {f"o{number}": rng.randbytes(size) for number, size in enumerate(sizes)}
         await asyncio.gather(*(store.put(name, content) for name, content in contents.items()))
         for name, content in contents.items():
@@ -153,6 +159,7 @@ def test_objects_written_at_once(server: ServerProcess) -> None:
         assert (await store.get_info("o1")).description == "d"
         await store.seal()
         assert (await store.status()).sealed
+        await js.delete_stream("OBJ_MANY")
 
     play(server, scene)
 

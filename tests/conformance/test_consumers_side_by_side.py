@@ -1131,11 +1131,19 @@ def test_a_consumer_of_a_work_queue_made_again(talk: Talk) -> None:
 
 @side_by_side
 def test_sourcing_a_part_of_a_work_queue(talk: Talk) -> None:
-    """Only what is taken leaves the queue."""
-    talk.create("S", subjects=["x.>"], retention="workqueue")
-    talk.flood(["x.other"] * 3 + ["x.target"] * 2)
-    talk.done("STREAM.CREATE.T", {"name": "T", "sources": [{"name": "S", "filter_subject": "x.target"}]})
-    wait_for(lambda: (messages(talk), messages(talk, "T")), (3, 2))
+    """Only what is taken leaves the queue, be it one that has schedules too."""
+    for number, config in enumerate(({}, {"allow_msg_schedules": True})):
+        origin, target = f"S{number}", f"T{number}"
+        talk.create(origin, subjects=["x.>"], retention="workqueue", **config)
+        talk.flood(["x.other"] * 3 + ["x.target"] * 2)
+        if config:
+            at = {"Nats-Schedule": "@at 2099-01-01T00:00:00Z", "Nats-Schedule-Target": "x.target"}
+            talk.stored("x.later", b"", at)
+        left = 3 + len(config)
+        source = {"name": origin, "filter_subject": "x.target"}
+        talk.done(f"STREAM.CREATE.{target}", {"name": target, "sources": [source]})
+        wait_for(lambda names=(origin, target): tuple(messages(talk, name) for name in names), (left, 2))
+        talk.done(f"STREAM.DELETE.{origin}")
 
 
 @side_by_side

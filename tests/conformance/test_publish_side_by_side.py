@@ -36,6 +36,10 @@ def test_expectations(talk: Talk) -> None:
     assert talk.stored("s.a", b"", {"Nats-Msg-Id": "one", LAST: "4"}) == 5
     assert talk.denied("s.a", b"", {LAST_ID: "two"}) == 10070
     assert talk.stored("s.a", b"", {LAST_ID: "one"}) == 6
+    assert talk.publish("s.new", b"", {LAST_OF_SUBJECT: "1"})["error"]["description"] == "wrong last sequence: 0"
+    for none in ("abc", "-1", "0x0"):
+        assert talk.publish("s.new", b"", {LAST_OF_SUBJECT: none})["error"]["description"] == "wrong last sequence: 0"
+        assert talk.denied("s.a", b"", {LAST: none}) == 10071
     assert talk.state("S") == (6, 1, 6)
 
 

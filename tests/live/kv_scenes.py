@@ -120,6 +120,10 @@ async def test_keys_and_the_removal_of_marks(server: Target) -> None:
         assert await kv.keys("a.*") == ["a.x"]
         assert await kv.keys("*.x", "c") == ["a.x", "b.x", "c"]
         assert await kv.keys("nix.>") == []
+        with trio.fail_after(5):
+            # Nothing is left of the listings.
+            while (await js.stream("KV_b").info()).state.consumer_count:  # noqa: ASYNC110 - the server is another process
+                await trio.sleep(0.05)
         assert await kv.purge_deletes() == 1
         assert (await kv.status()).value_count == 4
         assert await kv.purge_deletes(older_than_s=0) == 1
