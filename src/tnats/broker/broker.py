@@ -226,7 +226,7 @@ class Broker:
         self.gatekeeper = gatekeeper
         for connection in list(self.connections.values()):
             connection.apply_limits()
-            connection.apply_gatekeeper()
+            connection.login.judge_again()
         excess = len(self.connections) - max(0, options.max_connections)
         for connection in list(self.connections.values())[::-1][: max(0, excess)]:
             connection.send_error(MAX_CONNECTIONS_EXCEEDED)

@@ -1,4 +1,4 @@
-"""One client connection: its states, its control lines, its end.
+"""One client connection: its states, its control lines, its end. Logging in is in `login`, SUB in `subscriptions`.
 
 Theory of operation
 -------------------
@@ -14,25 +14,24 @@ A client's fault is never an exception: it is answered with its documented `-ERR
 
 from __future__ import annotations
 
-import enum
-import itertools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from tnats.auth.users import Admitted, BcryptCheck, ConnectionType, Outcome, Refusal, Refused
+from tnats.auth.users import ConnectionType
 from tnats.broker.account import Account, Traffic
 from tnats.broker.control import WITHOUT_ARGUMENTS, Verb, could_begin_verb, split_verb
 from tnats.broker.hot.inbound import Inbound
 from tnats.broker.hot.message import Subscription
 from tnats.broker.hot.outbound import Outbound
 from tnats.broker.hot.plan import Plan
-from tnats.broker.identity import Identity, Publishing
+from tnats.broker.identity import Publishing
+from tnats.broker.login import Login
 from tnats.broker.plan_table import DENIED, special_plan
+from tnats.broker.state import MOVES, State
+from tnats.broker.subscriptions import Subscriptions
 from tnats.errors import ensure
-from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
 from tnats.limits import (
     CONTROL_LINE_BYTES_MAX,
     LINGER_NS,
@@ -40,21 +39,11 @@ from tnats.limits import (
     SECOND_NS,
     STALL_NS,
     STALL_PER_READ_NS,
-    UNSUBSCRIBES_PER_STEP_MAX,
 )
 from tnats.runtime.api import Conn, ConnectionBroken
-from tnats.subjects.tokens import is_valid_literal, is_valid_pattern, to_text
+from tnats.subjects.tokens import is_valid_literal, to_text
 from tnats.wire import errors
-from tnats.wire.client import (
-    OK_LINE,
-    PING_LINE,
-    PONG_LINE,
-    parse_hpub_arguments,
-    parse_pub_arguments,
-    parse_sub_arguments,
-    parse_unsub_arguments,
-)
-from tnats.wire.connect import ConnectOptions, parse_connect
+from tnats.wire.client import OK_LINE, PING_LINE, PONG_LINE, parse_hpub_arguments, parse_pub_arguments
 from tnats.wire.errors import ClosedReason, WireError
 from tnats.wire.info import encode_info
 
@@ -63,34 +52,15 @@ if TYPE_CHECKING:
 
 RESERVED_SUBJECTS = (b"_GR_.", b"$NRG.")
 """Published to between servers only."""
-RESERVED_QUEUE = b"_sys_"
-
-
-class State(enum.Enum):
-    GREETED = "greeted"
-    """INFO is sent. Without CONNECT a client may go on if nobody needs to log in."""
-    LOGGING_IN = "logging in"
-    """CONNECT is being judged; nothing is handled meanwhile."""
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-MOVES = {
-    State.GREETED: frozenset((State.LOGGING_IN, State.CLOSED)),
-    State.LOGGING_IN: frozenset((State.OPEN, State.CLOSED)),
-    State.OPEN: frozenset((State.LOGGING_IN, State.CLOSED)),  # a second CONNECT logs in anew
-    State.CLOSED: frozenset(),
-}
 
 
 class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_leaving", "_login", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid",
-        "conn", "connection_type", "identity", "inbound", "inbox", "last_in_ns", "nonce", "options", "outbound",
-        "ping_sent_ns", "pings_outstanding", "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns",
-        "state", "stopped_ns", "subscriptions",
+        "_first_pong_sent", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
+        "connection_type", "inbound", "inbox", "last_in_ns", "login", "outbound", "ping_sent_ns", "pings_outstanding",
+        "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns", "state", "stopped_ns", "subscriptions",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: Conn, cid: int, connection_type: ConnectionType, now_ns: int) -> None:
@@ -105,11 +75,8 @@ class Connection:
         self.inbound = Inbound(broker.exchange, self, self.outbound, conn)
         self.inbox = None
         self.account: Account = broker.account()
-        self.options = ConnectOptions()
-        self.identity = Identity()
-        self.nonce = ""
-        self.subscriptions: dict[bytes, Subscription] = {}
-        """By sid."""
+        self.login = Login(self)
+        self.subscriptions = Subscriptions(self)
         self.started_ns = now_ns
         self.last_in_ns = now_ns
         self.stopped_ns = 0
@@ -120,9 +87,6 @@ class Connection:
         self.pings_outstanding = 0
         self.stall_count = 0
         self._first_pong_sent = False
-        self._leaving: Iterator[Subscription] = iter(())
-        """Subscriptions of a closed connection that are not taken out yet; nothing is delivered to them."""
-        self._login: BcryptCheck | None = None
         self._stalled = False
         self._stall_budget_ns = STALL_PER_READ_NS
         self._wake = trio.Event()
@@ -132,14 +96,7 @@ class Connection:
 
     def greet(self) -> None:
         """Send INFO, and decide what may come before CONNECT."""
-        gatekeeper = self.broker.gatekeeper
-        if gatekeeper.nonce_required:
-            self.nonce = encode_nonce(self.broker.runtime.chance.entropy(NONCE_ENTROPY_BYTES))
-        self.inbound.locked = not gatekeeper.no_auth_required
-        self.inbound.ceremony = True  # absent options default to verbose and pedantic
-        if not self.inbound.locked:
-            self.account.clients[self.cid] = self
-            self.forget_plans()
+        self.login.begin()
         self.outbound.put_bytes(self._info_line())
 
     async def run(self) -> None:
@@ -148,8 +105,8 @@ class Connection:
             while self.state is not State.CLOSED:
                 await self._wake.wait()
                 self._wake = trio.Event()
-                if self._login is not None:
-                    await self._finish_login()
+                if self.login.is_pending:
+                    await self.login.finish()
                 if self._stalled:
                     await self._sit_out_stall()
                 if self.outbound.blocked:
@@ -161,36 +118,28 @@ class Connection:
             self.close(ClosedReason.SERVER_SHUTDOWN)
             self.outbound.flush()
             self.outbound.discard()
-            self.inbound.owner = None  # no cycle is left for the collector
             self.conn.close()
-        while self._unsubscribe_some():
+        while self.subscriptions.leave_some():
             await trio.lowlevel.checkpoint()
+        self.inbound.owner = None  # no cycle is left for the collector
+        del self.login, self.subscriptions
 
     def close(self, reason: ClosedReason, *, flush: bool = True) -> None:
         """End the connection. What is already queued is written, unless `flush` is False."""
         if self.state is State.CLOSED:
             return
-        self._move(State.CLOSED)
+        self.move_to(State.CLOSED)
         self.reason = reason
         self.inbound.close()
         self.outbound.close()
         if not flush:
             self.outbound.discard()
-        self._leaving = iter(self.subscriptions.values())
-        self._unsubscribe_some()
+        self.subscriptions.leave()
         self.broker.on_closed(self)
         self._wake.set()
 
-    def _unsubscribe_some(self) -> bool:
-        """Take out the next subscriptions of a closed connection; whether there may be more."""
-        count = 0
-        for subscription in itertools.islice(self._leaving, UNSUBSCRIBES_PER_STEP_MAX):
-            self.account.unsubscribe(subscription)
-            subscription.retire(_NOBODY)
-            count += 1
-        return count == UNSUBSCRIBES_PER_STEP_MAX
-
-    def _move(self, state: State) -> None:
+    def move_to(self, state: State) -> None:
+        """Change the state, in a way that there is."""
         ensure(state in MOVES[self.state], f"cid {self.cid}: no way from {self.state.value} to {state.value}")
         self.state = state
 
@@ -245,7 +194,7 @@ class Connection:
 
     def send_info(self) -> None:
         """Tell the client of changes, if it understands that (client protocol, "INFO fields")."""
-        if self.options.protocol >= 1 and self._first_pong_sent and self.state is State.OPEN:
+        if self.login.options.protocol >= 1 and self._first_pong_sent and self.state is State.OPEN:
             self.outbound.put_bytes(self._info_line())
 
     def ping(self, now_ns: int) -> None:
@@ -262,7 +211,7 @@ class Connection:
             auth_required=not gatekeeper.no_auth_required and not excused,
             client_id=self.cid,
             client_ip=self.conn.peer[0],
-            nonce=self.nonce,
+            nonce=self.login.nonce,
         )
         if connected:
             info.connect_info = True
@@ -283,15 +232,15 @@ class Connection:
         if verb is Verb.PUB or verb is Verb.HPUB:
             return self._on_publish_line(verb, arguments)
         if verb is Verb.SUB:
-            self._on_sub(arguments)
+            self.subscriptions.on_sub(arguments)
         elif verb is Verb.UNSUB:
-            self._on_unsub(arguments)
+            self.subscriptions.on_unsub(arguments)
         elif verb is Verb.PING:
             self._on_ping()
         elif verb is Verb.PONG:
             self._on_pong()
         elif verb is Verb.CONNECT:
-            self._on_connect(arguments)
+            self.login.on_connect(arguments)
         elif verb is Verb.ERR:
             self.broker.log.error(f"{self} - Client Error {to_text(arguments)}")
             self.close(ClosedReason.PARSE_ERROR)
@@ -317,22 +266,23 @@ class Connection:
         self.send_error(errors.UNKNOWN_PROTOCOL_OPERATION)
 
     def on_locked(self) -> None:
-        outcome = self.broker.gatekeeper.check(
-            self.options, nonce=self.nonce.encode(), connection_type=self.connection_type
-        )
-        self._move(State.LOGGING_IN)
-        self._settle_login(outcome if isinstance(outcome, Admitted) else _NO_CREDENTIALS)
+        self.login.on_locked()
 
-    def _violation(self, what: str) -> None:
+    def violate(self, what: str) -> None:
         """Close without a word; only the log tells."""
         self.broker.log.error(f"{self} - {what}")
         self.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    def say_ok(self) -> None:
+        """Queue +OK, for a client that wants it."""
+        if self.login.options.verbose:
+            self.outbound.put_bytes(OK_LINE)
 
     def _on_ping(self) -> None:
         self.outbound.put_bytes(PONG_LINE)
         if not self._first_pong_sent and self.state is State.OPEN:
             self._first_pong_sent = True
-            if self.options.protocol >= 1:
+            if self.login.options.protocol >= 1:
                 self.outbound.put_bytes(self._info_line(connected=True))
 
     def _on_pong(self) -> None:
@@ -342,170 +292,13 @@ class Connection:
             self.rtt_ns = max(1, self.rtt_measured_ns - self.ping_sent_ns)
             self.ping_sent_ns = 0
 
-    # ------------------------------------------------------------------ CONNECT
-
-    def _on_connect(self, arguments: bytes) -> None:
-        options = parse_connect(arguments, self.options)
-        if options is None:
-            self._violation("bad CONNECT")
-            return
-        if self.state is State.OPEN:
-            self._leave_account()  # a second CONNECT; before the first one, telnet users may have subscribed already
-        self._move(State.LOGGING_IN)
-        self.options = options
-        self.rtt_ns = max(1, self.broker.now_ns() - self.started_ns)  # an estimate, until the first PONG
-        self.broker.keepalive.watch(self)
-        outcome = self._judge(options)
-        if isinstance(outcome, BcryptCheck):
-            self._login = outcome
-            self._halt()
-        else:
-            self._settle_login(outcome)
-            if self.state is State.OPEN:
-                self._finish_connect()
-
-    def _judge(self, options: ConnectOptions) -> Outcome:
-        return self.broker.gatekeeper.check(options, nonce=self.nonce.encode(), connection_type=self.connection_type)
-
-    async def _finish_login(self) -> None:
-        check = self._login
-        assert check is not None
-        outcome = await self.broker.runtime.processor.offload(check.run, kind="login")
-        self._login = None
-        if self.state is State.CLOSED:
-            return
-        self._settle_login(outcome)
-        if self.state is State.OPEN:
-            self._finish_connect()
-            self._go_on()
-
-    def _settle_login(self, outcome: Admitted | Refused) -> None:
-        """Enter the account, or be refused."""
-        if isinstance(outcome, Refused):
-            self.broker.log.error(f"{self} - authentication error: {outcome.detail}")
-            self.outbound.put_bytes(errors.AUTHORIZATION_VIOLATION.line)
-            self.close(ClosedReason(outcome.reason.value))
-            return
-        self._move(State.OPEN)
-        user = outcome.user
-        account = self.broker.account(user.account) if user is not None else self.broker.account()
-        if account is not self.account:
-            self._leave_account()
-            self.account = account
-        self._take_user(outcome)
-        self.inbound.locked = False
-        self.account.clients[self.cid] = self
-        self.broker.on_logged_in(self)
-
-    def _take_user(self, outcome: Admitted) -> None:
-        """Name and permissions."""
-        self.identity = Identity(outcome)
-        self.outbound.tracks_replies = self.identity.may_respond
-        self.forget_plans()
-
-    def forget_plans(self) -> None:
-        """Permissions, account or its mappings have changed."""
-        self.inbound.forget()
-        self.inbound.known = None if self.identity.is_restricted else self.account.plans.known
-        self.inbound.funnel = self.account.funnel_for(self.identity.may_publish_all)
-
-    def _finish_connect(self) -> None:
-        """What CONNECT asks for, once it is admitted."""
-        options = self.options
-        if options.protocol not in (0, 1):
-            self.send_error(errors.INVALID_CLIENT_PROTOCOL)
-            return
-        headers = options.headers and not self.broker.options.no_header_support
-        if options.no_responders and not headers:
-            self.send_error(errors.NO_RESPONDERS_REQUIRES_HEADERS)
-            return
-        self.inbound.headers = headers
-        self.outbound.headers = headers
-        self.inbound.no_responders = options.no_responders
-        self.inbound.echo = options.echo
-        self.inbound.ceremony = options.verbose or options.pedantic
-        self._say_ok()
-
-    def apply_gatekeeper(self) -> None:
-        """Who may connect has changed: judge the last CONNECT again. Subscriptions no longer allowed go."""
-        if self.inbound.locked or self.state not in (State.GREETED, State.OPEN):
-            return
-        outcome = self._judge(self.options)
-        if isinstance(outcome, BcryptCheck):
-            outcome = outcome.if_equal  # the password was compared when it was given
-        if isinstance(outcome, Refused) or (outcome.user is not None and outcome.user.account != self.account.name):
-            self.broker.log.error(f"{self} - authentication error: no longer admitted since the reload")
-            self.send_error(errors.AUTHORIZATION_VIOLATION)
-            return
-        self._take_user(outcome)
-        for subscription in list(self.subscriptions.values()):
-            subject, queue = subscription.subject, subscription.queue
-            if not self.identity.may_subscribe(subject, queue):
-                self.end_subscription(subscription)
-                self.outbound.put_bytes(errors.subscription_violation(subject, queue, subscription.sid))
-            else:
-                subscription.checked = self.identity.needs_delivery_check(subject, queue)
-        self.account.plans.invalidate_all()
-
-    def _leave_account(self) -> None:
-        """Drop the subscriptions of an earlier CONNECT."""
-        for subscription in self.subscriptions.values():
-            self.account.unsubscribe(subscription)
-        self.subscriptions.clear()
-        self.account.clients.pop(self.cid, None)
-
-    def _say_ok(self) -> None:
-        if self.options.verbose:
-            self.outbound.put_bytes(OK_LINE)
-
-    # ------------------------------------------------------------------ SUB, UNSUB
-
-    def _on_sub(self, arguments: bytes) -> None:
-        parsed = parse_sub_arguments(arguments)
-        if parsed is None:
-            self._violation("bad SUB arguments")
-            return
-        subject, queue, sid = parsed
-        options = self.broker.options
-        if queue == RESERVED_QUEUE or not self.identity.may_subscribe(subject, queue):
-            self.outbound.put_bytes(errors.subscription_violation(subject, queue))
-            self.broker.log.error(f"{self} - Subscription Violation - subject {to_text(subject)!r}")
-        elif 0 <= options.max_subscription_tokens <= subject.count(b"."):
-            self.outbound.put_bytes(errors.too_many_tokens(subject))
-        elif 0 <= options.max_subscriptions <= len(self.subscriptions):
-            self.send_error(errors.MAX_SUBSCRIPTIONS_EXCEEDED)
-        elif sid in self.subscriptions:
-            self._say_ok()
-        elif not is_valid_pattern(subject):
-            self.send_error(errors.INVALID_SUBJECT)
-        else:
-            subscription = Subscription(self, subject, queue, sid)
-            subscription.checked = self.identity.needs_delivery_check(subject, queue)
-            self.subscriptions[sid] = subscription
-            self.account.subscribe(subscription)
-            self._say_ok()
-
-    def _on_unsub(self, arguments: bytes) -> None:
-        parsed = parse_unsub_arguments(arguments)
-        if parsed is None:
-            self._violation("bad UNSUB arguments")
-            return
-        sid, max_msgs = parsed
-        subscription = self.subscriptions.get(sid)
-        if subscription is not None:
-            if max_msgs > subscription.delivered:
-                subscription.max_msgs = max_msgs
-            else:
-                self.end_subscription(subscription)
-        self._say_ok()
+    # ------------------------------------------------------------------ subscriptions
 
     def end_subscription(self, subscription: Subscription) -> None:
-        if self.subscriptions.get(subscription.sid) is subscription:
-            del self.subscriptions[subscription.sid]
-            self.account.unsubscribe(subscription)
+        self.subscriptions.end(subscription)
 
     def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
-        return self.identity.may_receive(subject, subscription.queue)
+        return self.login.identity.may_receive(subject, subscription.queue)
 
     # ------------------------------------------------------------------ PUB, HPUB
 
@@ -520,7 +313,7 @@ class Connection:
             plain = parse_pub_arguments(arguments)
             shape = plain and (plain[0], plain[1], 0, plain[2])
         if shape is None:
-            self._violation(f"bad {verb.name} arguments")
+            self.violate(f"bad {verb.name} arguments")
         return shape
 
     def on_payload_too_large(self, size: int) -> None:
@@ -528,11 +321,18 @@ class Connection:
         self.send_error(errors.MAX_PAYLOAD_VIOLATION)
 
     def on_headers_refused(self) -> None:
-        self._violation("message headers not supported")
+        self.violate("message headers not supported")
+
+    def forget_plans(self) -> None:
+        """Permissions, account or its mappings have changed."""
+        identity = self.login.identity
+        self.inbound.forget()
+        self.inbound.known = None if identity.is_restricted else self.account.plans.known
+        self.inbound.funnel = self.account.funnel_for(identity.may_publish_all)
 
     def find_plan(self, subject: bytes) -> Plan:
         mapped, always = self.account.map_subject(subject)
-        publishing = self.identity.may_publish(mapped, self.broker.now_ns()) if mapped else Publishing.ALLOWED
+        publishing = self.login.identity.may_publish(mapped, self.broker.now_ns()) if mapped else Publishing.ALLOWED
         if publishing is Publishing.DENIED or mapped.startswith(RESERVED_SUBJECTS):
             return special_plan(mapped, DENIED)
         self.inbound.fickle = not always or publishing is Publishing.ONCE
@@ -543,7 +343,7 @@ class Connection:
         self.broker.log.error(f"{self} - Publish Violation - subject {to_text(subject)!r}")
 
     def on_publish(self, plan: Plan, subject: bytes, reply: bytes) -> bool:
-        if self.options.pedantic and not is_valid_literal(subject):
+        if self.login.options.pedantic and not is_valid_literal(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         if plan.special is DENIED:
             return True
@@ -551,7 +351,7 @@ class Connection:
             self.outbound.put_bytes(errors.reply_violation(reply))
             self.broker.log.error(f"{self} - Publish Violation - reply {to_text(reply)!r}")
             return False
-        self._say_ok()
+        self.say_ok()
         return True
 
     def on_no_responders(self, subject: bytes, reply: bytes) -> None:
@@ -564,7 +364,7 @@ class Connection:
                 return
 
     def on_reply_delivered(self, reply: bytes) -> None:
-        self.identity.note_reply(reply, self.broker.now_ns())
+        self.login.identity.note_reply(reply, self.broker.now_ns())
 
     # ------------------------------------------------------------------ falling behind
 
@@ -574,25 +374,26 @@ class Connection:
             self._stall_budget_ns -= STALL_NS
             self.stall_count += 1
             self.broker.stall_count += 1
-            self._halt()
+            self.halt()
 
     async def _sit_out_stall(self) -> None:
         await self.broker.runtime.clock.sleep_ns(STALL_NS)
         self._stalled = False
-        self._go_on()
+        self.go_on()
 
     def start_read(self, now_ns: int) -> None:
         """The reactor is about to read."""
         self.last_in_ns = now_ns
         self._stall_budget_ns = STALL_PER_READ_NS
 
-    def _halt(self) -> None:
-        """Handle nothing more until `_go_on`; bytes wait in the kernel."""
+    def halt(self) -> None:
+        """Handle nothing more until `go_on`; bytes wait in the kernel. The connection's task is woken."""
         self.inbound.halted = True
         self.broker.poller.pause(self.conn)
         self._wake.set()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Handle again what comes."""
         if self.state is not State.CLOSED:
             self.broker.poller.resume(self.conn)
             self.broker.reactor.resume(self)
@@ -614,22 +415,3 @@ class Connection:
 
     def __str__(self) -> str:
         return f"{self.conn.peer[0]}:{self.conn.peer[1]} - cid:{self.cid}"
-
-
-_NO_CREDENTIALS = Refused(Refusal.AUTHENTICATION, "something other than CONNECT came first")
-
-
-class _Nobody:
-    """Owner of the subscriptions of a client that is gone."""
-
-    outbound = None
-    inbox = None
-
-    def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
-        return False
-
-    def end_subscription(self, subscription: Subscription) -> None:
-        """It has ended already."""
-
-
-_NOBODY = _Nobody()

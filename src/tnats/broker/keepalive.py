@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from tnats.broker.connection import Connection, State
+from tnats.broker.connection import Connection
+from tnats.broker.state import State
 from tnats.limits import FIRST_PING_NS, RTT_REFRESH_NS
 from tnats.wire import errors
 

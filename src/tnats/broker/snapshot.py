@@ -99,7 +99,7 @@ def connection_snapshot(
     connection: Connection, *, mono_ns: int, wall_ns: int, with_subscriptions: bool
 ) -> ConnectionSnapshot:
     """`connection` as it is at the monotonic moment `mono_ns`, which is `wall_ns` to people."""
-    options = connection.options
+    options = connection.login.options
     traffic = connection.traffic()
     end_ns = connection.stopped_ns or mono_ns
     offset_ns = wall_ns - mono_ns
@@ -127,7 +127,7 @@ def connection_snapshot(
         name=options.name,
         lang=options.lang,
         version=options.version,
-        authorized_user=connection.identity.name,
+        authorized_user=connection.login.identity.name,
         account=connection.account.name,
         subscriptions_list=tuple(
             subscription_snapshot(one, connection.cid, connection.account.name)

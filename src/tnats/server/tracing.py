@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from tnats.auth.users import ConnectionType
 from tnats.broker.account import Account
 from tnats.broker.broker import Broker
-from tnats.broker.connection import Connection, State
+from tnats.broker.connection import Connection
 from tnats.broker.hot.message import Subscription
+from tnats.broker.state import State
 from tnats.limits import CONTROL_LINE_BYTES_MAX
 from tnats.runtime.api import Buffer, Conn
 from tnats.server.log import ServerLog
