@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.tidy.sources import Import, Source, imports, sources
 
-EVERYONE = ("tnats.errors", "tnats.limits", "tnats.ids", "tnats.speedups", "attrs")
+EVERYONE = ("tnats.errors", "tnats.limits", "tnats.ids", "tnats.records", "tnats.speedups", "attrs")
 """What every package may import, apart from the standard library; `from tnats import ...` gives version numbers."""
 
 API = "tnats.runtime.api"
@@ -26,6 +26,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.errors": (),
     "tnats.limits": (),
     "tnats.ids": ("nacl",),
+    "tnats.records": (),
     "tnats.speedups": (),
     "tnats.memory": (),
     "tnats.wire": ("crc32c", "h11", "wsproto", "orjson"),

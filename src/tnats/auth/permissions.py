@@ -19,13 +19,12 @@ own plan. `ReplyGrants` is the state of one connection.
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.limits import REPLY_GRANTS_MAX, SECOND_NS
+from tnats.records import frozen
 from tnats.subjects.tokens import has_wildcard, is_subset, is_valid_subject, subject_matches, subjects_overlap, to_bytes
 
 
-@attrs.frozen
+@frozen
 class SubjectPermission:
     """Entries as configured. `allow` None: no list given."""
 
@@ -33,7 +32,7 @@ class SubjectPermission:
     deny: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class ResponsePermission:
     """How often (negative: any number) and how long (negative: for ever) a delivered reply subject may be used."""
 
@@ -41,7 +40,7 @@ class ResponsePermission:
     expires_ns: int = 120 * SECOND_NS
 
 
-@attrs.frozen
+@frozen
 class Permissions:
     """None: not restricted."""
 

@@ -29,6 +29,7 @@ import attrs
 
 from tnats.auth import nkeys
 from tnats.auth.permissions import Permissions
+from tnats.records import frozen
 
 GLOBAL_ACCOUNT = "$G"
 
@@ -69,7 +70,7 @@ class Connect(Protocol):
     def new_account(self) -> bool: ...
 
 
-@attrs.frozen
+@frozen
 class User:
     """An entry of a users list: with `nkey` one that signs, else one with a password (maybe an empty one)."""
 
@@ -84,7 +85,7 @@ class User:
     proxy_required: bool = False
 
 
-@attrs.frozen
+@frozen
 class Credentials:
     """Everything an `Authenticator` decides by. At most one of `users`, `token` and `username` is set."""
 
@@ -107,7 +108,7 @@ class Refusal(enum.Enum):
     PROXY_REQUIRED = "Proxy Required"
 
 
-@attrs.frozen
+@frozen
 class Admitted:
     user: User | None
     """None: admitted by token, by the single user, or because nothing is required."""
@@ -115,14 +116,14 @@ class Admitted:
     """What monitoring shows as `authorized_user`; a token shows as `[REDACTED]`."""
 
 
-@attrs.frozen
+@frozen
 class Refused:
     reason: Refusal
     detail: str
     """For the debug log."""
 
 
-@attrs.frozen
+@frozen
 class BcryptCheck:
     """A comparison still to be made, and what follows from it. Costs tens of milliseconds: offload `run`."""
 

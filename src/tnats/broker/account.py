@@ -14,6 +14,7 @@ from tnats.broker.hot.message import Funnel, Subscription
 from tnats.broker.hot.plan import Plan
 from tnats.broker.plan_table import NOWHERE, PlanTable, special_plan
 from tnats.errors import ensure
+from tnats.records import define
 from tnats.subjects.draw import Draw
 from tnats.subjects.mappings import Mapping, find_mapping
 from tnats.subjects.sublist import Sublist
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 WILDCARDS = b"*>"
 
 
-@attrs.define
+@define
 class Traffic:
     """Messages and payload bytes, in and out."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from tnats.limits import KIB, MIB, SECOND_NS
+from tnats.records import frozen
 
 RELOADABLE = "reloadable"
 UNLIMITED = -1
@@ -20,7 +21,7 @@ def _reloadable(default: Any) -> Any:
     return attrs.field(default=default, metadata={RELOADABLE: True})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerOptions:
     """See the module's text."""
 

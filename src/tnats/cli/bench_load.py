@@ -12,6 +12,7 @@ import attrs
 from tnats.cli.output import Advance
 from tnats.client import Client, Message
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.runtime.api import Runtime
 
 STEP_COUNT = 1000
@@ -20,7 +21,7 @@ STEP_COUNT = 1000
 PERCENTILES = (50, 90, 99, 99.9)
 
 
-@attrs.define
+@define
 class Span:
     """What one client did between two moments."""
 
@@ -30,7 +31,7 @@ class Span:
     byte_count: int
 
 
-@attrs.define
+@define
 class Result:
     """One run: the clients' spans, and for requests every latency."""
 

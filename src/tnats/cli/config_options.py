@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-import attrs
 import click
 
 from tnats.client import ClientError
 from tnats.client.jetstream import Storage
 from tnats.jetstream.api.fields import DecodeError, decode
+from tnats.records import frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ def same(value: Any) -> Any:
     return value
 
 
-@attrs.frozen
+@frozen
 class Option:
     """One option. `convert` makes the field's value out of the option's; `editable`: also for the `edit` command."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import attrs
 import click
 from click.core import ParameterSource
+
+from tnats.records import frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@attrs.frozen
+@frozen
 class ConnectionOption:
     """One option. Before the command it has no default and hears no environment: then it says nothing."""
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import attrs
 import click
 
 from tnats.cli.session import Session, run, session_options
@@ -15,6 +14,7 @@ from tnats.cli.values import DURATION
 from tnats.client import Client, ClientError
 from tnats.client.jetstream import JetStream
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.api import Runtime
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ class CommandGroup(click.Group):
         return found or super().get_command(ctx, OTHER_NAMES.get(cmd_name, cmd_name))
 
 
-@attrs.frozen
+@frozen
 class JetStreamSession:
     """The parsed options of one command, and the one way to run it."""
 

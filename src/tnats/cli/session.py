@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-import attrs
 import click
 import trio
 
@@ -15,6 +14,7 @@ import tnats.client
 from tnats.cli.connection import CONNECTION_OPTIONS, connection_options, given_early
 from tnats.client import Client, ConnectOptions
 from tnats.errors import FeatureMissing, sole_cause
+from tnats.records import frozen
 from tnats.runtime.api import Runtime
 from tnats.runtime.live import live_runtime
 
@@ -24,7 +24,7 @@ SIGNALS_ENDING = {"HUP": 1, "INT": 2, "TERM": 15}
 """Signals that end a command, with the numbers that its exit code tells (128 + n)."""
 
 
-@attrs.frozen
+@frozen
 class Session:
     """The parsed connection options of one command."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-import attrs
 import click
 import orjson
 
@@ -17,6 +16,7 @@ from tnats.cli.values import SIZE, show_count, show_size
 from tnats.client import ClientError
 from tnats.client.jetstream import JetStream, Placement, StreamConfig, StreamState
 from tnats.jetstream.api.fields import DecodeError, Record, row, to_object
+from tnats.records import define
 from tnats.runtime.api import Disk
 
 DESCRIPTION_FILE = "backup.json"
@@ -26,12 +26,12 @@ ARCHIVE_FILES = ("stream.arc.s2", "stream.tar.s2")
 progress_option = click.option("--progress/--no-progress", default=True, help="Show how far it is.")
 
 
-@attrs.define
+@define
 class Description:
     """What the description file says."""
 
-    config: StreamConfig = row("config", Record(StreamConfig))  # noqa: RUF009
-    state: StreamState = row("state", Record(StreamState))  # noqa: RUF009
+    config: StreamConfig = row("config", Record(StreamConfig))
+    state: StreamState = row("state", Record(StreamState))
 
 
 @click.command("backup")

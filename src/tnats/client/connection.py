@@ -17,7 +17,6 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import attrs
 import trio
 
 from tnats.client.errors import (
@@ -46,6 +45,7 @@ from tnats.client.options import Options, ServerAddress, nanoseconds
 from tnats.client.outbound import Outbound
 from tnats.client.servers import Server, ServerPool
 from tnats.client.table import SubscriptionTable
+from tnats.records import define
 from tnats.runtime.api import NetworkError, Runtime
 from tnats.wire.info import ServerInfo
 
@@ -61,7 +61,7 @@ class Status(enum.Enum):
     CLOSED = "closed"
 
 
-@attrs.define
+@define
 class Statistics:
     """Counters since the client was made. Bytes are payload and headers."""
 

@@ -6,19 +6,18 @@ To handle events in a task, send them through a trio memory channel with `send_n
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.client.errors import ClientError, ServerError
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Connected:
     """The first connection stands."""
 
     url: str
 
 
-@attrs.frozen
+@frozen
 class Disconnected:
     """A connection ended. The client tries again unless `Closed` follows."""
 
@@ -26,14 +25,14 @@ class Disconnected:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class Reconnected:
     """A later connection stands and every live subscription has been renewed on it."""
 
     url: str
 
 
-@attrs.frozen
+@frozen
 class ReconnectFailed:
     """One attempt to come back failed; others follow unless this was the last."""
 
@@ -41,21 +40,21 @@ class ReconnectFailed:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class ServersDiscovered:
     """The server named members of its cluster that were not known before."""
 
     urls: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class LameDuck:
     """The server is about to shut down and will close this connection; other servers are preferred from now on."""
 
     url: str
 
 
-@attrs.frozen
+@frozen
 class SlowConsumer:
     """The queue of a subscription was full and messages are being dropped: reported once, until it has been emptied."""
 
@@ -64,14 +63,14 @@ class SlowConsumer:
     pending_bytes: int
 
 
-@attrs.frozen
+@frozen
 class ErrorReported:
     """The server sent `-ERR` that concerns no waiting call, for instance a denied publish."""
 
     error: ServerError
 
 
-@attrs.frozen
+@frozen
 class Closed:
     """The end. `error` tells why the client gave up; None when it was closed on purpose."""
 

@@ -22,6 +22,7 @@ from tnats.client.errors import AuthorizationFailed, ConnectFailed, ConnectionLo
 from tnats.client.message import Message
 from tnats.client.options import ServerAddress, nanoseconds
 from tnats.client.outbound import Outbound
+from tnats.records import define
 from tnats.runtime.api import Conn, ConnectionBroken
 from tnats.subjects.tokens import to_text
 from tnats.wire import client as wire
@@ -36,7 +37,7 @@ PROTOCOL_VERSION = 1
 LANGUAGE = "python-trio"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RoundTrip:
     """A PING on its way: done when its PONG is back, or `lost` with the link."""
 

@@ -17,6 +17,7 @@ from tnats.client.errors import ClientError
 from tnats.client.events import Event
 from tnats.errors import FeatureMissing
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 DEFAULT_PORT = 4222
 
@@ -31,7 +32,7 @@ def discard_event(event: Event) -> None:
     """The default of `on_event`."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Options:
     """One connection's settings. Times in seconds, sizes in bytes."""
 
@@ -92,7 +93,7 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * SECOND_NS)
 
 
-@attrs.frozen
+@frozen
 class ServerAddress:
     """Where a server listens, and the credentials that its URL carried."""
 

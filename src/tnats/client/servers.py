@@ -19,12 +19,13 @@ import attrs
 from tnats.client.errors import ClientError
 from tnats.client.options import ServerAddress, parse_address
 from tnats.errors import FeatureMissing
+from tnats.records import define
 
 REFUSALS_MAX = 2
 DOUBLINGS_MAX = 32
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Server:
     """One known server and how it behaved since it last worked."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-import attrs
-
 from tnats.client.errors import ClientError, PermissionsViolation
 from tnats.client.message import Message
+from tnats.records import frozen
 from tnats.subjects.tokens import to_bytes
 from tnats.wire.client import encode_sub, encode_unsub
 
@@ -16,7 +15,7 @@ DENIED = re.compile(r'Permissions Violation for (Subscription|Publish) to "((?:[
 ESCAPED = re.compile(r"\\(.)")
 
 
-@attrs.frozen
+@frozen
 class Denial:
     """A permissions violation taken apart."""
 

@@ -14,15 +14,15 @@ import enum
 from collections.abc import Callable
 from email.utils import formatdate
 
-import attrs
 import h11
 import trio
 
 from tnats import limits
+from tnats.records import define, frozen
 from tnats.runtime.api import Conn, ConnectionBroken, Listener, NetworkError, OutOfDescriptors, Runtime
 
 
-@attrs.frozen
+@frozen
 class Request:
     """One request: `target` as sent, with its query."""
 
@@ -30,7 +30,7 @@ class Request:
     target: str
 
 
-@attrs.frozen
+@frozen
 class Response:
     """A finished answer."""
 
@@ -54,7 +54,7 @@ _READ_BYTES = 16 * limits.KIB
 _SCAN_NS = limits.SECOND_NS
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Exchange:
     """One connection: its protocol machine and since when it owes us a request."""
 

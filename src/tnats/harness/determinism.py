@@ -23,6 +23,7 @@ import attrs
 from tnats.errors import TnatsError
 from tnats.harness.catalogue import load_scenario
 from tnats.harness.scenario import run_scenario
+from tnats.records import frozen
 
 CONTEXT_LINES = 5
 NOISES = (1, 7919)
@@ -32,7 +33,7 @@ BUILDS = {1: "auto", 7919: "off"}
 """The build of the hot loops (TNATS_SPEEDUPS) that goes with each."""
 
 
-@attrs.frozen
+@frozen
 class TraceResult:
     """What one process saw."""
 
@@ -82,7 +83,7 @@ def trace_elsewhere(directory: Path, name: str, seed: int, *, noise: int, lines_
     return TraceResult(**json.loads(done.stdout))
 
 
-@attrs.frozen
+@frozen
 class Verdict:
     """Whether the traces agree; `report` is what to print."""
 

@@ -19,6 +19,7 @@ import attrs
 
 from tnats.errors import TnatsError
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": SECOND_NS, "m": 60 * SECOND_NS}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m)\Z")
@@ -28,7 +29,7 @@ class FaultError(TnatsError):
     """A text that is no fault; says what was expected."""
 
 
-@attrs.frozen
+@frozen
 class Kind:
     """What a fault does, and the parameters it takes. Durations end in `_ns`, whole numbers in `_count`."""
 
@@ -91,7 +92,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-@attrs.frozen
+@frozen
 class At:
     """Once, so long after the quiet period."""
 
@@ -101,7 +102,7 @@ class At:
         return f"at {duration_text(self.time_ns)}"
 
 
-@attrs.frozen
+@frozen
 class Every:
     """Again and again from `first_ns` on."""
 
@@ -112,7 +113,7 @@ class Every:
         return f"every {duration_text(self.period_ns)} from {duration_text(self.first_ns)}"
 
 
-@attrs.frozen
+@frozen
 class AfterAcks:
     """Once, when clients have got so many acknowledgements."""
 
@@ -122,7 +123,7 @@ class AfterAcks:
         return f"after {self.count} acks"
 
 
-@attrs.frozen
+@frozen
 class BeforeCall:
     """Once, before the n-th disk call of a kind (write, sync, rename, ...) of the target on a path that fits."""
 
@@ -134,7 +135,7 @@ class BeforeCall:
         return f"before {self.call} {self.count} of {self.glob}"
 
 
-@attrs.frozen
+@frozen
 class AtBarrier:
     """Once, when a named place in the code (a `buggify` site) is reached for the n-th time by anyone."""
 
@@ -148,7 +149,7 @@ class AtBarrier:
 Anchor = At | Every | AfterAcks | BeforeCall | AtBarrier
 
 
-@attrs.frozen
+@frozen
 class Fault:
     """One record. Parameters have the types of their names: `_ns` and `_count` are ints, all else text."""
 

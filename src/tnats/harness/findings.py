@@ -9,11 +9,10 @@ from __future__ import annotations
 import tomllib
 from typing import Any, Literal
 
-import attrs
-
 from tnats.errors import TnatsError
 from tnats.harness.faults import Fault, FaultError, parse_fault
 from tnats.harness.selection import check
+from tnats.records import frozen
 
 Expect = Literal["S", "W", "H"]
 EXPECTATIONS = {
@@ -28,7 +27,7 @@ class FindingError(TnatsError):
     """A scenario file that cannot be used, or a name that none has."""
 
 
-@attrs.frozen
+@frozen
 class Profile:
     """How a finding is run. `time_scale` multiplies every time in the faults."""
 
@@ -40,7 +39,7 @@ class Profile:
     timeout_s: float
 
 
-@attrs.frozen
+@frozen
 class Variant:
     """One configuration and its faults."""
 
@@ -60,7 +59,7 @@ class Variant:
     """Whether data becomes durable by itself, as on a running machine: after 30 s, times the profile's scale."""
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """One scenario file."""
 

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import attrs
 
 from tnats.harness import edn
+from tnats.records import frozen
 
 Type = Literal["invoke", "ok", "fail", "info"]
 TYPES: tuple[Type, ...] = ("invoke", "ok", "fail", "info")
@@ -28,7 +29,7 @@ NEMESIS = "nemesis"
 CORE_KEYS = ("index", "time", "type", "process", "f", "value")
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Event:
     """One line of a history. `value` is JSON-like: text, numbers, lists, None."""
 
@@ -57,7 +58,7 @@ class Event:
         return {**record, **self.extra}
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Operation:
     """An invocation with its end; `end` is None while nobody knows (never ended, or `info`)."""
 

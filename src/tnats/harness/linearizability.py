@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-import attrs
+from tnats.records import define, frozen
 
 S = TypeVar("S", bound=Hashable)
 Verdict = Literal["ok", "violated", "unknown"]
 STEPS_MAX = 500_000
 
 
-@attrs.frozen
+@frozen
 class Call:
     """One operation. `end` is None when nobody knows its result; then `result` says nothing."""
 
@@ -47,7 +47,7 @@ class Model(Protocol[S]):
         """
 
 
-@attrs.frozen
+@frozen
 class Judgement:
     """`order` holds indexes of calls: a witness when ok, else the longest partial one that was found; `blocked` are
     the calls that could have come next and could not have been answered so.
@@ -58,7 +58,7 @@ class Judgement:
     blocked: tuple[int, ...] = ()
 
 
-@attrs.define
+@define
 class Level(Generic[S]):
     """One choice of the search: the state before it, what is left to try, and what was chosen."""
 

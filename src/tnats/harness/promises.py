@@ -17,8 +17,10 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from tnats.records import define
 
-@attrs.define
+
+@define
 class StreamPromises:
     """The promises about one stream. `is_queue`: it lets go of what is acked."""
 

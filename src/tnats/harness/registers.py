@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-import attrs
-
 from tnats.harness.history import History
 from tnats.harness.linearizability import Call, Judgement, Verdict, search
 from tnats.harness.workloads.register import CONFLICT, DELETED
+from tnats.records import frozen
 
 State = tuple[str | None, int, int]
 """Value (a marker's text when deleted, None when absent), revision (`UNTOLD`: nobody was ever told it), and the
@@ -91,7 +90,7 @@ def is_free(value: str | None) -> bool:
 # ------------------------------------------------------------------ the fast path
 
 
-@attrs.frozen
+@frozen
 class Slots:
     """The writes of a key in the order of their revisions. Write i stands at slot 2i + 2, reads of it at 2i + 3;
     reads of the untouched key at 1.

@@ -17,6 +17,7 @@ from tnats.jetstream.stream.batches import BatchBudget
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.timers import Timers
 from tnats.jetstream.usage import UsageMeter
+from tnats.records import define
 from tnats.runtime.api import Runtime
 from tnats.storage.store import Store
 from tnats.subjects.draw import Draw
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Host:
     """One per node. `nursery` is where services start tasks of their own."""
 

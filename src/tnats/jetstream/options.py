@@ -8,10 +8,11 @@ from tnats.jetstream.stream.batches import BatchLimits
 from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.limits import MIB
+from tnats.records import frozen
 from tnats.storage.encryption import Encryption
 
 
-@attrs.frozen
+@frozen
 class JetStreamOptions:
     """Sizes in bytes, -1 for none (`max_file`: three quarters of the disk); durations in nanoseconds."""
 

@@ -18,6 +18,7 @@ from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas, bytes_exceeded, reserved_bytes, tier_name
 from tnats.limits import STORES_MEASURED_NS
+from tnats.records import define
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -58,7 +59,7 @@ NOTHING = AccountLimits(0, 0, 0, 0, 0, 0, 0)
 """The limits of what has none of its own: an account with tiers as a whole, streams of a tier that is gone."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class UsageMeter:
     """One per server."""
 

@@ -30,6 +30,7 @@ from tnats.errors import TnatsError
 from tnats.raft import messages as m
 from tnats.raft.effects import HardState
 from tnats.raft.membership import Member, Membership
+from tnats.records import frozen
 
 VERSION = 1
 
@@ -50,7 +51,7 @@ class RecordKind(IntEnum):
     PROMISE = 105
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """Who writes: group, node and incarnation."""
 
@@ -59,13 +60,13 @@ class Identity:
     incarnation: int
 
 
-@attrs.frozen
+@frozen
 class StoredEntry:
     entry: m.Entry
     prev_term: int
 
 
-@attrs.frozen
+@frozen
 class Promise:
     """Durable was the log up to (`index`, `term`), and the hard state of version `hard_version`.
 

@@ -14,64 +14,65 @@ import attrs
 from tnats.raft.membership import Change, Membership
 from tnats.raft.messages import Entry, Message, NodeId, SnapshotMeta, Standing
 from tnats.raft.roles import Role
+from tnats.records import define
 
 # Inputs
 
 
-@attrs.define
+@define
 class Tick:
     """One tick of the host's clock has passed."""
 
 
-@attrs.define
+@define
 class Receive:
     message: Message
 
 
-@attrs.define
+@define
 class Propose:
     """Append these payloads, all or none of them."""
 
     payloads: list[bytes]
 
 
-@attrs.define
+@define
 class ProposeChange:
     change: Change
 
 
-@attrs.define
+@define
 class TransferLeader:
     target: NodeId
 
 
-@attrs.define
+@define
 class Read:
     """Ask for an index at which a read is linearizable. `context` comes back in `Ready.reads`."""
 
     context: int
 
 
-@attrs.define
+@define
 class Campaign:
     """Start an election now instead of at the next election timeout."""
 
 
-@attrs.define
+@define
 class Persisted:
     """The `Persist` of this number, and all before it, are durable."""
 
     number: int
 
 
-@attrs.define
+@define
 class Applied:
     """The state machine has applied everything up to `index`."""
 
     index: int
 
 
-@attrs.define
+@define
 class Loaded:
     """The answer to a `Load`: the entries `load.first ..` in order, at least one."""
 
@@ -79,21 +80,21 @@ class Loaded:
     entries: list[Entry]
 
 
-@attrs.define
+@define
 class SnapshotTaken:
     """A snapshot of the state at `meta.index` is durable and verified."""
 
     meta: SnapshotMeta
 
 
-@attrs.define
+@define
 class Compact:
     """Let go of the log up to `index`, which a snapshot covers."""
 
     index: int
 
 
-@attrs.define
+@define
 class SnapshotPart:
     """The answer to a `SnapshotRead`. `data` None: this snapshot cannot be read (any more)."""
 
@@ -101,7 +102,7 @@ class SnapshotPart:
     data: bytes | None
 
 
-@attrs.define
+@define
 class SnapshotStored:
     """All parts of `meta` were written. `ok`: durable, and size and digest are right."""
 
@@ -109,7 +110,7 @@ class SnapshotStored:
     ok: bool
 
 
-@attrs.define
+@define
 class Faulty:
     """The host cannot read the entries `first..last` of the log, though they were durable."""
 
@@ -117,14 +118,14 @@ class Faulty:
     last: int
 
 
-@attrs.define
+@define
 class StorageFailed:
     """A write or a sync failed. Nothing more will be made durable until a restart."""
 
     reason: str
 
 
-@attrs.define
+@define
 class PeerLost:
     """The node liveness of `node` ended, or it restarted: wake up, its silence is no longer an agreement."""
 
@@ -154,7 +155,7 @@ Input: TypeAlias = (
 # Effects
 
 
-@attrs.define
+@define
 class HardState:
     """What a replica must never forget. `seen`: newest incarnation known of each peer, sorted by node.
 
@@ -173,7 +174,7 @@ class HardState:
     seen: tuple[tuple[NodeId, int], ...] = ()
 
 
-@attrs.define
+@define
 class Rewrite:
     """A run of entries that were found again; `prev_term` is the term before the first of them."""
 
@@ -181,7 +182,7 @@ class Rewrite:
     entries: list[Entry]
 
 
-@attrs.define
+@define
 class Persist:
     """Make all of this durable, in this order, and nothing of a later number before it.
 
@@ -208,7 +209,7 @@ class Purpose(StrEnum):
     REPAIR = "repair"
 
 
-@attrs.define
+@define
 class Load:
     """Read the entries `first..last` (or the first few of them, within `bytes_max`) back from disk."""
 
@@ -219,7 +220,7 @@ class Load:
     bytes_max: int
 
 
-@attrs.define
+@define
 class SnapshotRead:
     """Read a part of the snapshot `meta`, to be sent to `node`."""
 
@@ -229,7 +230,7 @@ class SnapshotRead:
     bytes_max: int
 
 
-@attrs.define
+@define
 class SnapshotWrite:
     """Write a part of an arriving snapshot. Offset 0 starts over. `last`: then verify and answer SnapshotStored."""
 
@@ -242,7 +243,7 @@ class SnapshotWrite:
 # Events: what a host may report. None of them asks for an action.
 
 
-@attrs.define
+@define
 class RoleChanged:
     role: Role
     term: int
@@ -250,13 +251,13 @@ class RoleChanged:
     cause: str
 
 
-@attrs.define
+@define
 class StandingChanged:
     standing: Standing
     reason: str
 
 
-@attrs.define
+@define
 class Halted:
     """The group cannot go on: no replica can read `first..last`. (0, 0): too many replicas lost their memory."""
 
@@ -265,12 +266,12 @@ class Halted:
     reason: str
 
 
-@attrs.define
+@define
 class Resumed:
     """What the last Halted said is no longer so."""
 
 
-@attrs.define
+@define
 class Census:
     """A leader was elected by the answers of all voters, some of which had lost unsynced or durable entries.
 
@@ -282,7 +283,7 @@ class Census:
     unsound: tuple[NodeId, ...]
 
 
-@attrs.define
+@define
 class Repaired:
     first: int
     last: int
@@ -291,7 +292,7 @@ class Repaired:
 Event: TypeAlias = RoleChanged | StandingChanged | Halted | Resumed | Census | Repaired
 
 
-@attrs.define
+@define
 class Accepted:
     """The proposal was appended at `first..last` of `term`. It is done when these come back in `committed`."""
 
@@ -300,7 +301,7 @@ class Accepted:
     term: int
 
 
-@attrs.define
+@define
 class Refused:
     """Nothing was appended. `leader`: who to ask instead, 0 if unknown."""
 
@@ -308,7 +309,7 @@ class Refused:
     leader: NodeId = 0
 
 
-@attrs.define
+@define
 class ReadReady:
     """Read `context` may be answered from the applied state now. `ok` False: ask again, the leader changed."""
 

@@ -7,12 +7,11 @@ groups that the peer belongs to; they wake up, and their ordinary election timer
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.raft.messages import NodeId
+from tnats.records import define
 
 
-@attrs.define
+@define
 class _Peer:
     boot: int
     silent_ticks: int = 0

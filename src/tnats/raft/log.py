@@ -17,16 +17,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-import attrs
-
 from tnats.errors import ensure
 from tnats.raft.messages import Entry, SnapshotMeta
+from tnats.records import define
 
 ENTRY_OVERHEAD_BYTES = 48
 """What an entry counts on top of its data against every bound in bytes: the Python objects that hold it."""
 
 
-@attrs.define
+@define
 class FaultyRange:
     """Entries `first..last` cannot be read here; `last_term` is the term of the last one, which names them all:
     who has an entry (last, last_term) has the same entries before it (log matching, paper 5.3).

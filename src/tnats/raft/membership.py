@@ -13,8 +13,10 @@ from enum import StrEnum
 
 import attrs
 
+from tnats.records import define, frozen
 
-@attrs.frozen
+
+@frozen
 class Member:
     """`incarnation`: the lowest one that counts. `returning`: a voter on its way back after it lost its memory."""
 
@@ -28,7 +30,7 @@ def _by_node(members: tuple[Member, ...]) -> dict[int, Member]:
     return {member.node: member for member in members}
 
 
-@attrs.frozen
+@frozen
 class Membership:
     """One configuration, appended at `index` (0: the one a group was created with). Members sorted by node."""
 
@@ -71,7 +73,7 @@ class ChangeKind(StrEnum):
     REMOVE = "remove"
 
 
-@attrs.frozen
+@frozen
 class Change:
     """One wish. `incarnation`: which boot of the node is meant (0: any, or keep what is there)."""
 
@@ -111,7 +113,7 @@ def changed(current: Membership, change: Change, index: int) -> Membership | str
     return Membership(index, tuple(sorted(rest, key=lambda other: other.node)))
 
 
-@attrs.define
+@define
 class MembershipLog:
     """The configurations a log holds, oldest first: the last is in force, those past the commit may be taken back."""
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeAlias
 
-import attrs
-
 from tnats.raft.membership import Membership
+from tnats.records import define
 
 NodeId: TypeAlias = int
 """Identity of a replica: a positive 64-bit number tied to its data directory. 0 means nobody."""
@@ -56,7 +55,7 @@ class Holding(IntEnum):
     CONFLICT = 4
 
 
-@attrs.define
+@define
 class Entry:
     """One log entry. `data` is opaque to the machine unless `kind` is CONFIG."""
 
@@ -66,7 +65,7 @@ class Entry:
     data: bytes
 
 
-@attrs.define
+@define
 class SnapshotMeta:
     """Names a snapshot: the state after applying `index` (of `term`), with the membership in force there.
 
@@ -80,7 +79,7 @@ class SnapshotMeta:
     digest: int = 0
 
 
-@attrs.define
+@define
 class Message:
     source: NodeId
     target: NodeId
@@ -88,7 +87,7 @@ class Message:
     incarnation: int
 
 
-@attrs.define
+@define
 class VoteRequest(Message):
     """Ask for a vote (paper 5.2) or, with `pre`, whether a vote would be given (thesis 9.6).
 
@@ -105,7 +104,7 @@ class VoteRequest(Message):
     admits: int
 
 
-@attrs.define
+@define
 class VoteReply(Message):
     """`granted` with a `standing` other than SOUND is no vote but an answer to a census."""
 
@@ -114,7 +113,7 @@ class VoteReply(Message):
     standing: int
 
 
-@attrs.define
+@define
 class Append(Message):
     """Entries after (`prev_index`, `prev_term`); none of them is a probe (paper 5.3)."""
 
@@ -124,7 +123,7 @@ class Append(Message):
     entries: list[Entry]
 
 
-@attrs.define
+@define
 class AppendReply(Message):
     """`index`: on success everything up to it matches and is durable; on rejection the probed `prev_index`.
 
@@ -139,7 +138,7 @@ class AppendReply(Message):
     standing: int
 
 
-@attrs.define
+@define
 class Heartbeat(Message):
     """Keeps the lease, carries the commit index the target is known to hold, and a read round (thesis 6.4).
 
@@ -152,14 +151,14 @@ class Heartbeat(Message):
     quiesce: bool
 
 
-@attrs.define
+@define
 class HeartbeatReply(Message):
     round: int
     standing: int
     last_index: int
 
 
-@attrs.define
+@define
 class SnapshotChunk(Message):
     """A part of a snapshot. `leads`: sent by the leader to catch up a follower; otherwise by a peer for repair."""
 
@@ -169,7 +168,7 @@ class SnapshotChunk(Message):
     data: bytes
 
 
-@attrs.define
+@define
 class SnapshotReply(Message):
     """`done`: state up to `index` is durable here. Otherwise send on from `offset`."""
 
@@ -178,19 +177,19 @@ class SnapshotReply(Message):
     done: bool
 
 
-@attrs.define
+@define
 class TimeoutNow(Message):
     """The leader asks the target to campaign at once (thesis 3.10)."""
 
 
-@attrs.define
+@define
 class ReadIndex(Message):
     """A follower asks the leader for a read index (thesis 6.4). `question`: counted by the boot that asks."""
 
     question: int
 
 
-@attrs.define
+@define
 class ReadIndexReply(Message):
     """Answers the `question` of incarnation `nonce`: an answer to an earlier boot is too old to be one."""
 
@@ -199,7 +198,7 @@ class ReadIndexReply(Message):
     index: int
 
 
-@attrs.define
+@define
 class Relearn(Message):
     """A replica that is not sound asks the leader what it must hold before it counts again."""
 
@@ -207,7 +206,7 @@ class Relearn(Message):
     since: int
 
 
-@attrs.define
+@define
 class RelearnReply(Message):
     """Answers the Relearn of incarnation `nonce`: be at `last_index` of my log. `admitted`: that is enough.
 
@@ -220,7 +219,7 @@ class RelearnReply(Message):
     membership: Membership
 
 
-@attrs.define
+@define
 class RepairRequest(Message):
     """Asks any peer for the entries `first..last`, the last of which has term `last_term`."""
 
@@ -229,7 +228,7 @@ class RepairRequest(Message):
     last_term: int
 
 
-@attrs.define
+@define
 class RepairReply(Message):
     """What the peer holds at `first`, and as many entries from there on as fit.
 
@@ -247,7 +246,7 @@ class RepairReply(Message):
     entries: list[Entry]
 
 
-@attrs.define
+@define
 class Forgotten(Message):
     """Tells the target that it promised more than it seems to remember.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats import limits
 from tnats.errors import TnatsError
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Options:
     """`election_ticks`: silence after which a follower campaigns, drawn anew from [n, 2n) for each election.
 

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections import deque
 
-import attrs
-
 from tnats.raft.core import Core
 from tnats.raft.effects import ReadReady, Refused
 from tnats.raft.messages import NodeId, ReadIndex, ReadIndexReply, Standing
 from tnats.raft.quorum import majority
 from tnats.raft.replication import Replication
 from tnats.raft.roles import Role
+from tnats.records import define
 
 
-@attrs.define
+@define
 class PendingRead:
     """`node`, in its boot `incarnation`, asked `question` (the context, if that is this node itself); `round` must
     be answered by a quorum to prove `index`.
@@ -34,7 +33,7 @@ class PendingRead:
     index: int
 
 
-@attrs.define
+@define
 class Asked:
     """A question to the leader on behalf of `context`."""
 

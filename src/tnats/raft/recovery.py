@@ -28,9 +28,10 @@ from tnats.raft.identity import NONCE_BITS
 from tnats.raft.log import FaultyRange
 from tnats.raft.membership import EMPTY, Membership
 from tnats.raft.messages import EntryKind, NodeId, SnapshotMeta, Standing
+from tnats.records import define
 
 
-@attrs.define
+@define
 class Found:
     """What the host's scan brought up. Bytes are records as `tnats.raft.codec` wrote them, None is unreadable.
 
@@ -51,7 +52,7 @@ class Found:
     dirty: bool = False
 
 
-@attrs.define
+@define
 class Restored:
     """What a machine starts from. `terms` begins with the base's own; `verdicts` says in words what was damaged."""
 

@@ -9,17 +9,16 @@ The leader sends to followers whose next entry it has released; any replica send
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.raft.core import Core
 from tnats.raft.effects import Repaired, SnapshotPart, SnapshotRead, SnapshotStored, SnapshotWrite
 from tnats.raft.membership import MembershipLog
 from tnats.raft.messages import NodeId, SnapshotChunk, SnapshotMeta, SnapshotReply
 from tnats.raft.progress import Flow
 from tnats.raft.roles import Role
+from tnats.records import define
 
 
-@attrs.define
+@define
 class Sending:
     """`idle_ticks`: since the last sign of life of the receiver."""
 
@@ -29,7 +28,7 @@ class Sending:
     idle_ticks: int = 0
 
 
-@attrs.define
+@define
 class Receiving:
     meta: SnapshotMeta
     source: NodeId

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from tnats.records import frozen
 from tnats.server.config.authorization import AuthorizationOptions
 from tnats.server.config.clusters import ClusterOptions
 from tnats.server.config.notation import redacted_url, split_host_port
@@ -33,7 +32,7 @@ class FlagError(Exception):
     """A command line that Go's flag package refuses; the text is the one line for stderr, without newline."""
 
 
-@attrs.frozen
+@frozen
 class Flag:
     names: tuple[str, ...]
     """All spellings, without dashes."""
@@ -90,7 +89,7 @@ FLAGS = (
 _BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
-@attrs.frozen
+@frozen
 class Flags:
     """The flags that were given, by their first name; each holds the last value."""
 
@@ -122,7 +121,7 @@ class Flags:
         return name, target
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """Print and exit instead of serving."""
 

@@ -13,6 +13,7 @@ from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.streams import stream_state
 from tnats.jetstream.api.times import format_time
 from tnats.jetstream.usage import NOTHING, usage_of
+from tnats.records import frozen
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -27,7 +28,7 @@ UNLIMITED = 2**64 - 1
 """How nats-server reports an account without limits."""
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """A failed health check: HTTP status, the kind of thing, what is wrong, and what names it."""
 

@@ -12,9 +12,8 @@ import datetime
 import enum
 import re
 
-import attrs
-
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 REDACTED = "[REDACTED]"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -41,7 +40,7 @@ _COLORS = {
 }
 
 
-@attrs.frozen
+@frozen
 class LogFormat:
     """How lines look, and which are written at all."""
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from tnats import NATS_VERSION, __version__, speedups
 from tnats.broker.broker import Broker
 from tnats.broker.hot import inbound as hot_loop
 from tnats.errors import TnatsError, sole_cause
+from tnats.records import frozen
 from tnats.runtime.api import Address, DiskError, Listener, NetworkError, Runtime, SignalReceiver
 from tnats.server import files, translate
 from tnats.server.config.baseline import any_port
@@ -51,7 +51,7 @@ _SIGNAL_NAMES = {
 _PORT_MAX = 65_535
 
 
-@attrs.frozen
+@frozen
 class Endpoints:
     """Where a node listens, with the real ports."""
 

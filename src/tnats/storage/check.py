@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.records import define, frozen
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.encryption import Encryption
@@ -45,7 +46,7 @@ SequencesOf = Callable[[bytes], tuple[int, int] | None]
 """The first and last sequence that a journal entry of a stream appends; None for other entries."""
 
 
-@attrs.frozen
+@frozen
 class StreamSummary:
     """One stream as the store has it. `group` is its name in the journal."""
 
@@ -57,7 +58,7 @@ class StreamSummary:
     """Messages in the segments; what the journal alone has comes on top at the next start."""
 
 
-@attrs.frozen
+@frozen
 class Correction:
     """Bytes that are provably wrong on the disk, and the right ones."""
 
@@ -66,7 +67,7 @@ class Correction:
     data: bytes
 
 
-@attrs.define
+@define
 class Report:
     streams: list[StreamSummary] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)

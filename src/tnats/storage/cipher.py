@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from tnats.records import frozen
 from tnats.storage import hot, record
 from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.segment import SegmentHeader
@@ -48,7 +49,7 @@ _LABEL_NONCE = bytes(12)
 _AEADS: dict[Cipher, type[ChaCha20Poly1305] | type[AESGCM]] = {Cipher.CHACHA: ChaCha20Poly1305, Cipher.AES: AESGCM}
 
 
-@attrs.frozen
+@frozen
 class _Key:
     """One configured key with one cipher, for one store."""
 

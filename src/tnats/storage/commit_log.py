@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import attrs
 import trio
 
+from tnats.records import define
 from tnats.runtime.api import Buffer
 from tnats.storage.errors import DataDamaged
 from tnats.storage.group import Group, Ticket
 
 
-@attrs.define(slots=True)
+@define
 class Entry:
     """One committed entry. A lost one (damaged beyond repair) has no body: its effects are unknown."""
 

@@ -6,6 +6,8 @@ import enum
 
 import attrs
 
+from tnats.records import frozen
+
 
 class Cipher(enum.StrEnum):
     """Authenticated ciphers for records, by nats-server's names of the option."""
@@ -19,7 +21,7 @@ class Cipher(enum.StrEnum):
         return "ChaCha20-Poly1305" if self is Cipher.CHACHA else "AES-256-GCM"
 
 
-@attrs.frozen
+@frozen
 class Encryption:
     """The keys of a store. New files are written under `key` and `cipher`; files under any other pair of the two keys
     and ciphers are read, and written anew.

@@ -13,9 +13,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-import attrs
-
 from tnats.errors import InvariantBroken, ensure
+from tnats.records import define
 from tnats.storage import hot
 
 CHUNK_BITS = 10
@@ -31,7 +30,7 @@ SubjectFilter = bytes | Callable[[bytes], bool] | None
 """One subject, a predicate on subjects, or all."""
 
 
-@attrs.define
+@define
 class SubjectState:
     """One subject's messages: how many, and the sequences of the first and last."""
 

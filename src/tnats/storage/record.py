@@ -15,8 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-import attrs
-
+from tnats.records import frozen
 from tnats.storage import hot
 from tnats.storage.hot import ERASED, HEADER_SIZE, Buffer
 
@@ -86,7 +85,7 @@ def record_size(key: Buffer, head: Buffer, body: Buffer) -> int:
     return aligned(HEADER_SIZE + len(key) + len(head) + len(body))
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Record:
     """One record taken apart. `offset` is its place in the file, `size` without padding."""
 
@@ -231,7 +230,7 @@ def _agrees(checked: bytearray, start: int) -> bool:
 # ------------------------------------------------------------------ what recovery has to say
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """One thing that opening or reading a store brought to light.
 

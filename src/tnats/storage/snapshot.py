@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tnats.records import frozen
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFull
@@ -27,7 +26,7 @@ CHUNK_BYTES = 256 * 1024
 SUFFIX = ".snap"
 
 
-@attrs.frozen
+@frozen
 class Snapshot:
     """A verified snapshot. `term` belongs to the entry `index`, the last one that the state includes."""
 

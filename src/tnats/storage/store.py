@@ -30,6 +30,7 @@ import attrs
 import trio
 
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
 from tnats.storage.commit_log import LocalLog
@@ -57,14 +58,14 @@ STORE_FULL_LOOK_NS = 2 * SECOND_NS
 FILE_BYTES_MAX = 64 * 1024
 
 
-@attrs.define
+@define
 class StoreOptions:
     journal: JournalOptions = attrs.field(factory=JournalOptions)
     streams: StreamLogOptions = attrs.field(factory=StreamLogOptions)
     encryption: Encryption | None = None
 
 
-@attrs.define
+@define
 class OpenStream:
     """One stream's commit log and message log; the owner applies the entries of the one to the other."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.records import define
 from tnats.runtime.api import File
 from tnats.storage import hot, record
 from tnats.storage.segment import DATA_START
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tnats.storage.packing import Packer
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Segment:
     number: int
     path: str

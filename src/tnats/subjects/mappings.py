@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from tnats.records import frozen
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import is_subset, is_valid_subject
 from tnats.subjects.transforms import Transform, TransformError, with_placeholders
@@ -20,7 +19,7 @@ DROPPED = b""
 """What a message maps to when the weights lose it."""
 
 
-@attrs.define(frozen=True)
+@frozen
 class Destination:
     """One destination as configured: `weight` in percent, `cluster` empty for any."""
 

@@ -22,9 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-import attrs
-
 from tnats.limits import MATCH_CACHE_ENTRIES_MAX
+from tnats.records import define
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.tokens import STAR, TAIL, has_wildcard, subjects_overlap
 
@@ -66,7 +65,7 @@ class Matches(Generic[S]):
         return len(self.plain) + len(self.queues)
 
 
-@attrs.define
+@define
 class SublistStats:
     """Figures for /subsz, under its names; `max_fanout` and `avg_fanout` are over the cached results."""
 

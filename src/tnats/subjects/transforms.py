@@ -13,9 +13,8 @@ import itertools
 import re
 from collections.abc import Callable
 
-import attrs
-
 from tnats.errors import TnatsError
+from tnats.records import define
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import STAR, TAIL, is_subset, is_valid_subject, to_bytes, to_text
 
@@ -45,7 +44,7 @@ def _destination_error(reason: str, place: bytes) -> TransformError:
 _Builder = Callable[[list[bytes], Draw], bytes]
 
 
-@attrs.define
+@define
 class _Part:
     """One token of the destination. `builder` None: the token itself; `wildcards`: indexes it refers to."""
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-import attrs
+from tnats.records import frozen
 
 _HEAD = struct.Struct("<5I")
 HEAD_SIZE = _HEAD.size
 
 
-@attrs.frozen
+@frozen
 class Bundled:
     """One message. `data` is header block and payload; its first `header_size` bytes are headers."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import enum
 
-import attrs
-
 from tnats.limits import CLIENT_CONTROL_LINE_BYTES_MAX, CLIENT_PAYLOAD_BYTES_MAX
+from tnats.records import define
 from tnats.wire.info import ServerInfo, parse_info
 
 PING_LINE = b"PING\r\n"
@@ -125,7 +124,7 @@ class Signal(enum.Enum):
     OK = b"+OK"
 
 
-@attrs.define
+@define
 class ErrorReceived:
     """-ERR: its text without the quotes."""
 

@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 
 import attrs
 
+from tnats.records import define
+
 _INT64_MAX = 2**63 - 1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConnectOptions:
     """One CONNECT; the defaults are what a server assumes for absent keys. `password` is the key `pass`."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 
-import attrs
+from tnats.records import frozen
 
 
 class ClosedReason(enum.Enum):
@@ -53,7 +53,7 @@ class ClosedReason(enum.Enum):
     UNKNOWN = "Unknown State"
 
 
-@attrs.frozen
+@frozen
 class WireError:
     """One `-ERR`: its text, and why the connection is closed after it (None: it stays open)."""
 

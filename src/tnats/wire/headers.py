@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
 from tnats.errors import TnatsError
+from tnats.records import define
 
 VERSION_LINE = b"NATS/1.0"
 EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
@@ -23,7 +22,7 @@ class HeaderError(TnatsError):
     """A header that cannot be written: its key or value would break the block."""
 
 
-@attrs.define
+@define
 class Headers:
     """A parsed block: status 0 for none; fields in order, keys as sent, values without surrounding blanks."""
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import attrs
 
+from tnats.records import define
 
-@attrs.define(kw_only=True)
+
+@define(kw_only=True)
 class ServerInfo:
     """One INFO. Attribute names are the JSON keys; `max_payload` in bytes; zero and empty mean "not said"."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import attrs
 import orjson
 
 from tnats.client.jetstream.errors import ApiError, JetStreamError, api_error
 from tnats.client.message import Message
 from tnats.jetstream.api.fields import BOOL, INT, TEXT, UINT64, DecodeError, Record, row
+from tnats.records import frozen
 
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class PubAck:
     """The stream has stored a message, durably (JetStream documentation, "PubAck")."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.client.client import Client
 from tnats.client.jetstream.errors import ApiError, JetStreamError, MessageNotFound
 from tnats.client.message import Message, header_values
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import StoredMsg
 from tnats.jetstream.api.times import parse_time
+from tnats.records import frozen
 from tnats.wire.headers import parse_headers
 
 ACK = b"+ACK"
@@ -20,7 +19,7 @@ TERM = b"+TERM"
 NOT_FOUND_STATUS = 404
 
 
-@attrs.frozen
+@frozen
 class StoredMessage:
     """A message as a stream holds it. `time_ns`: when it was stored, since the Unix epoch."""
 
@@ -31,7 +30,7 @@ class StoredMessage:
     data: bytes
 
 
-@attrs.frozen
+@frozen
 class Metadata:
     """Where a delivered message stands, out of its reply subject (ADR-15)."""
 

@@ -30,6 +30,7 @@ from tnats.client.requests import NO_RESPONDERS_STATUS
 from tnats.client.subscription import Subscription
 from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.requests import PullBody
+from tnats.records import frozen
 
 HEARTBEAT_STATUS = 100
 TIMEOUT_STATUS = 408
@@ -64,7 +65,7 @@ class PullSubscription(Subscription):
         self.deliver(Message(self._client, self.subject, "", RECONNECTED, b""))
 
 
-@attrs.frozen
+@frozen
 class Source:
     """A consumer to pull from."""
 

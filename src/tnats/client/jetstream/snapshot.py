@@ -4,7 +4,6 @@ The server sends the archive in chunks, a window of them ahead of our word that 
 the other way round, one chunk at a time. What is in the archive is the server's business.
 """
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 from collections.abc import AsyncIterable
@@ -27,11 +26,12 @@ from tnats.jetstream.api.messages import (
     StreamState,
 )
 from tnats.jetstream.stream.config import StreamConfig
+from tnats.records import define
 
 END_STATUS = 204
 
 
-@attrs.define
+@define
 class RestoreRequest:
     """STREAM.RESTORE."""
 

@@ -1,6 +1,5 @@
 """One stream: its administration, reading single messages, and its consumers."""
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 import attrs
@@ -33,11 +32,12 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.consumer.config import Action, ConsumerConfig
 from tnats.jetstream.consumer.requests import PullBody
 from tnats.jetstream.stream.config import StreamConfig
+from tnats.records import define
 
 END_OF_BATCH_STATUS = 204
 
 
-@attrs.define
+@define
 class StreamInfoPage:
     """What an answer to STREAM.INFO says of one page of subjects."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.errors import MessageNotFound, WrongLastSequence
 from tnats.client.jetstream.publish import Conditions
@@ -24,6 +22,7 @@ from tnats.client.kv.entry import (
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import StreamInfo
 from tnats.jetstream.consumer.config import ConsumerConfig, DeliverPolicy
+from tnats.records import frozen
 
 if TYPE_CHECKING:
     from tnats.client.jetstream.context import JetStream
@@ -35,7 +34,7 @@ PURGE_AGE_S = 1800.0
 CREATE_TRIES_MAX = 10
 
 
-@attrs.frozen
+@frozen
 class Status:
     """A bucket's settings and size. `value_count`: all kept revisions, marks of removal included."""
 

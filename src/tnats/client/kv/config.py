@@ -22,6 +22,7 @@ from tnats.jetstream.stream.config import (
     SubjectTransform,
 )
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 STREAM_PREFIX = "KV_"
 HISTORY_MAX = 64
@@ -29,7 +30,7 @@ HISTORY_MAX = 64
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
-@attrs.frozen
+@frozen
 class BucketConfig:
     """A bucket. -1 or 0 stand for "no limit"; sizes in bytes, times in seconds."""
 

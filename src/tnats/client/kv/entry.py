@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from tnats.client.jetstream.delivery import Delivery, StoredMessage
 from tnats.client.jetstream.errors import JetStreamError
+from tnats.records import frozen
 
 OPERATION_HEADER = "KV-Operation"
 MARKER_HEADER = "Nats-Marker-Reason"
@@ -22,7 +21,7 @@ class Operation(enum.Enum):
     PURGE = "PURGE"
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """A key at one revision. `created_ns`: since the Unix epoch. `delta`: how many newer ones were to be read."""
 

@@ -8,11 +8,12 @@ from tnats.client.jetstream.bucket_names import bucket_stream
 from tnats.client.options import nanoseconds
 from tnats.jetstream.stream.config import Compression, Discard, Placement, Storage, StreamConfig
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 STREAM_PREFIX = "OBJ_"
 
 
-@attrs.frozen
+@frozen
 class StoreConfig:
     """An object store. -1 or 0 stand for "no limit"; sizes in bytes, times in seconds."""
 

@@ -1,6 +1,5 @@
 """What is known of an object beside its content: the record that stands for it in the stream (ADR-20, "Metadata")."""
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 import base64
@@ -25,6 +24,7 @@ from tnats.jetstream.api.fields import (
     to_object,
 )
 from tnats.jetstream.api.times import ZERO_TIME
+from tnats.records import define, frozen
 
 CHUNK_BYTES = 128 * 1024
 """Size of the pieces of an object, unless told otherwise."""
@@ -44,7 +44,7 @@ class ObjectDamaged(JetStreamError):
     """What was read is not what was put: chunks are missing, or the digest differs."""
 
 
-@attrs.define
+@define
 class ObjectLink:
     """What a link points to: an object, or without a name a whole store."""
 
@@ -52,7 +52,7 @@ class ObjectLink:
     name: str = row("name", TEXT, default="", omit=True)
 
 
-@attrs.define
+@define
 class ObjectOptions:
     """How an object is kept."""
 
@@ -60,7 +60,7 @@ class ObjectOptions:
     max_chunk_size: int = row("max_chunk_size", INT, default=0, omit=True)
 
 
-@attrs.define
+@define
 class ObjectInfo:
     """An object. `mtime_ns`: when it was put or changed last, since the Unix epoch; `nuid` names its chunks."""
 
@@ -85,7 +85,7 @@ class ObjectInfo:
         return None if self.options is None else self.options.link
 
 
-@attrs.frozen
+@frozen
 class ObjectMeta:
     """What a user says of an object. `chunk_bytes`: the size of its pieces."""
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from tnats import limits
@@ -30,6 +29,7 @@ from tnats.client.object_store.info import (
 from tnats.client.object_store.reader import ObjectReader
 from tnats.jetstream.api.messages import StreamInfo
 from tnats.jetstream.consumer.config import ConsumerConfig, DeliverPolicy
+from tnats.records import frozen
 
 if TYPE_CHECKING:
     from tnats.client.jetstream.context import JetStream
@@ -41,7 +41,7 @@ Content = bytes | AsyncIterable[bytes]
 """What can be put: bytes, or pieces of any size, as a trio stream gives them."""
 
 
-@attrs.frozen
+@frozen
 class Status:
     """A store's settings and size."""
 

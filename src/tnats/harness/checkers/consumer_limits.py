@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from tnats.harness.checkers.deliveries import deliveries
 from tnats.harness.checkers.evidence import Evidence, Result, result
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class ConsumerLimits:
     """-1: no limit."""
 

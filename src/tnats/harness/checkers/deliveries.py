@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from tnats.harness.history import History, Operation
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Delivered:
     """One delivery of one message."""
 

@@ -9,11 +9,12 @@ import attrs
 
 from tnats.harness.history import History, Operation
 from tnats.harness.linearizability import Verdict
+from tnats.records import define, frozen
 
 SAMPLES_MAX = 8
 
 
-@attrs.frozen
+@frozen
 class Stored:
     """A message as a replica serves it. `time_ns` is its timestamp, since the epoch."""
 
@@ -26,7 +27,7 @@ class Stored:
     """Where the body is not the value: a counter's total."""
 
 
-@attrs.define
+@define
 class Replica:
     """What one node's store was found to hold, read message by message."""
 
@@ -49,7 +50,7 @@ class Replica:
         return any(first <= seq <= last for first, last in self.named_lost)
 
 
-@attrs.define
+@define
 class Evidence:
     """Everything a run leaves to be judged."""
 
@@ -78,7 +79,7 @@ class Evidence:
         return found
 
 
-@attrs.frozen
+@frozen
 class Result:
     """One checker's word. `texts` explain a violation, the first ones of many; `figures` are counts by name."""
 

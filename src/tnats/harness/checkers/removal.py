@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import attrs
-
 from tnats.harness.checkers.evidence import Evidence, Replica, Result, result
 from tnats.harness.history import Operation
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """What a stream removes by itself, and what a lazy one may lose."""
 
@@ -36,7 +35,7 @@ def check(evidence: Evidence, limits: Limits | None = None) -> Result:
     )
 
 
-@attrs.frozen
+@frozen
 class Removals:
     """Sequences that are to be gone: single ones, and all below one."""
 

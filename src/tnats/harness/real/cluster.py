@@ -18,13 +18,14 @@ from tnats.harness.real.stores import DirectoryStore, Store, open_fault_fs
 from tnats.harness.real.targets import Target
 from tnats.harness.real.workplace import Workplace, free_port
 from tnats.harness.selection import minority_count
+from tnats.records import define
 from tnats.runtime.api import Runtime
 
 WRITE_BACK_S = 30.0
 """Linux's default: dirty_expire_centisecs."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Node:
     """One server with its store. Who changes its state holds the lock."""
 
@@ -42,7 +43,7 @@ class Node:
         return self.server.name
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Cluster:
     """All nodes. `routes` is None for a server alone."""
 

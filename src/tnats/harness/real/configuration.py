@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
+from tnats.records import frozen
 
 USER, PASSWORD = "jepsen", "jepsenpw"
 SYSTEM_USER, SYSTEM_PASSWORD = "sys", "jepsenpw"
@@ -41,7 +41,7 @@ that are configured, and can be cut.
 """
 
 
-@attrs.frozen
+@frozen
 class Ports:
     """Where a server listens for whom, on the loopback interface."""
 
@@ -49,7 +49,7 @@ class Ports:
     monitor: int
 
 
-@attrs.frozen
+@frozen
 class Membership:
     """What makes a server a member: where it listens for routes, and where it finds the others."""
 

@@ -31,10 +31,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import attrs
 import pyfuse3
 import trio
 
+from tnats.records import define
 from tnats.runtime.sim.disk import SimDrive
 from tnats.runtime.sim.disk_faults import Delay, Effect, Fail, Flip, Kind, Lose, Misdirect, SyncFault, flip_bits
 from tnats.runtime.sim.disk_image import ROOT, CrashPolicy, ImageError
@@ -49,7 +49,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-@attrs.define
+@define
 class Handle:
     """One open file or directory. `epoch` counts power losses: an older one is dead."""
 

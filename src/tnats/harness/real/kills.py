@@ -37,6 +37,7 @@ from tnats.harness.workloads.access import Indeterminate, Refused
 from tnats.harness.workloads.register import RegisterWorkload
 from tnats.ids import Nuid
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.runtime.api import Runtime
 
 TIMEOUT_S = 10.0
@@ -60,7 +61,7 @@ Progress = Callable[[int, str], None]
 """Told the number of the round, and what is being done."""
 
 
-@attrs.define
+@define
 class KillsReport:
     """What it came to. `directory`: kept when there are faults."""
 

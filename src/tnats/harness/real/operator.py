@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import attrs
 import trio
 
 from tnats.client import ClientError, connect
 from tnats.client.jetstream import JetStream, StreamConfig
 from tnats.harness.real.cluster import Cluster
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.api import Runtime
 
 REMOVE_SUBJECT = "$JS.API.SERVER.REMOVE"
@@ -20,7 +20,7 @@ ANSWER_S = 2.0
 PAUSE_NS = SECOND_NS // 5
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """To a removal: what it was, and how many nodes ran, before or after it, whichever were more."""
 

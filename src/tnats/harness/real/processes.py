@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import attrs
 import trio
 
 from tnats.harness.real import configuration
@@ -18,6 +17,7 @@ from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.targets import Target
 from tnats.harness.real.workplace import Workplace, free_port
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.api import NetworkError, Runtime
 
 START_TIMEOUT_S = 30.0
@@ -26,7 +26,7 @@ ANSWER_TIMEOUT_S = 5.0
 HTTP_BYTES_MAX = 64 * 1024
 
 
-@attrs.frozen
+@frozen
 class Health:
     """What `/healthz` answered; status 0 when nobody did."""
 

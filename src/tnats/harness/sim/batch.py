@@ -14,9 +14,10 @@ import attrs
 from tnats.harness.scenario import Scenario
 from tnats.harness.sim.drill import Drill
 from tnats.harness.sim.run import Result
+from tnats.records import define
 
 
-@attrs.define
+@define
 class Batch:
     """Results as they come in. `kinds` are the scenarios of the batch, by name."""
 

@@ -10,10 +10,12 @@ from functools import cache
 
 import attrs
 
+from tnats.records import define
+
 NEVER = 1 << 62
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Session:
     """One connection of one client, from log-in to its end."""
 
@@ -32,7 +34,7 @@ class Session:
         return next((end for start, end in self.round_trips if start >= tick), NEVER)
 
 
-@attrs.define(eq=False, slots=True)
+@define(eq=False)
 class Sent:
     """A message as it was published.
 
@@ -49,7 +51,7 @@ class Sent:
     """By this tick the server had handled it, on the connection it was published on."""
 
 
-@attrs.define(eq=False, slots=True)
+@define(eq=False)
 class Got:
     """A message as a subscription got it."""
 
@@ -60,7 +62,7 @@ class Got:
     header: str | None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Interest:
     """A subscription of one client, over all its connections. `known`: (session, tick by which the server had it)."""
 
@@ -100,7 +102,7 @@ class Interest:
         return self.opened <= handled and published <= self.gone
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Asked:
     """A request. `outcome` is "reply", "no responders", "timed out", "lost", or "" while it is under way."""
 
@@ -114,7 +116,7 @@ class Asked:
     reply: bytes = b""
 
 
-@attrs.define
+@define
 class CoreEvidence:
     """Everything that the checkers look at."""
 

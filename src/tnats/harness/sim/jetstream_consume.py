@@ -17,8 +17,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-import attrs
-
 from tnats.client.jetstream import AckPolicy, ConsumerConfig, Delivery, JetStream, Retention, StreamConfig
 from tnats.harness.checkers import (
     ack_unique,
@@ -39,6 +37,7 @@ from tnats.harness.sim.jetstream_reading import ACCOUNT
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload, value_of
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.server.node import Node
 
 STREAM = "S"
@@ -47,7 +46,7 @@ BACKOFF_NS = [SECOND_NS // 2, SECOND_NS]
 THENS = ("sync", "sync", "sync", "ack", "nak", "term", "wpi", "none", "none")
 
 
-@attrs.frozen
+@frozen
 class Standing:
     """What a consumer would remember after a crash."""
 

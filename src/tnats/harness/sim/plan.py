@@ -21,6 +21,7 @@ import attrs
 
 from tnats.errors import TnatsError
 from tnats.harness.faults import Fault, FaultError, duration_text, parse_duration, parse_fault
+from tnats.records import frozen
 
 FORMAT = "tnats-sim/1"
 
@@ -29,7 +30,7 @@ class PlanError(TnatsError):
     """A text that is no plan; says what is wrong with it."""
 
 
-@attrs.frozen
+@frozen
 class Operation:
     """One thing that an actor does. `at_ns` counts from the start of the safety phase; arguments are text."""
 
@@ -65,7 +66,7 @@ def parse_operation(text: str) -> Operation:
     raise PlanError(f"operation {text!r}: expected `at TIME ACTOR VERB NAME=VALUE ...`")
 
 
-@attrs.frozen
+@frozen
 class Plan:
     """See the module. `parameters` are numbers and words that the drill understands: sizes, profiles, policies."""
 

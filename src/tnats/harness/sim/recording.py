@@ -12,10 +12,12 @@ from typing import Any
 
 import attrs
 
+from tnats.records import define
+
 NEMESIS = "nemesis"
 
 
-@attrs.define(slots=True)
+@define
 class Note:
     """One event. `until_ns` is set for what lasts (a fault, an incarnation)."""
 

@@ -11,12 +11,13 @@ from tnats.harness.scenario import Scenario, Violation, run_scenario
 from tnats.harness.sim.clean import rule_of
 from tnats.harness.sim.drill import Drill, settings_of
 from tnats.harness.sim.plan import Plan
+from tnats.records import frozen
 from tnats.runtime.sim.world import Outcome, Settings
 
 Verdict = Literal["pass", "violation"]
 
 
-@attrs.frozen
+@frozen
 class Result:
     """What came of a run. `rule`, `text` and `trace` say what was violated; they are empty when nothing was."""
 
@@ -40,7 +41,7 @@ class Result:
         return self.verdict == "pass"
 
 
-@attrs.frozen
+@frozen
 class Played:
     """A run with everything that it left: for reports."""
 

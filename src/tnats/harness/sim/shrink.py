@@ -16,6 +16,7 @@ import attrs
 from tnats.harness.faults import At, Fault
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.limits import SECOND_NS
+from tnats.records import define
 
 RUNS_MAX = 1000
 DURATION_MIN_MS = 250
@@ -25,7 +26,7 @@ TIMES_NS = (SECOND_NS, SECOND_NS // 10, SECOND_NS // 100)
 T = TypeVar("T")
 
 
-@attrs.define
+@define
 class Shrunk:
     """`needed` tells for each fault of `plan`, in order, whether the violation goes away without it."""
 

@@ -22,11 +22,12 @@ import attrs
 
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.ledger import CLASSES
+from tnats.records import define
 
 DAMAGED = "damaged"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Life:
     """What was done with one stream. Values are unique; ticks are indexes of the recording."""
 
@@ -60,7 +61,7 @@ class Life:
         )
 
 
-@attrs.define
+@define
 class Reading:
     """What a start of the store served: by stream and sequence the value, or DAMAGED."""
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-import attrs
-
 from tnats.harness.faults import AfterAcks, Anchor, At, AtBarrier, BeforeCall, Fault
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.sim.disk_image import CrashPolicy
 
 MILLISECOND_NS = 1_000_000
@@ -31,7 +30,7 @@ LASTS_MIN_NS, LASTS_MEAN_NS, LASTS_MAX_NS = 50 * MILLISECOND_NS, 1500 * MILLISEC
 Parameters = Mapping[str, int | str]
 
 
-@attrs.frozen
+@frozen
 class Scene:
     """What there is to trouble."""
 

@@ -11,9 +11,8 @@ import base64
 import binascii
 import zlib
 
-import attrs
-
 from tnats.errors import TnatsError
+from tnats.records import frozen
 
 PREFIX = "sim1-"
 
@@ -22,7 +21,7 @@ class TokenError(TnatsError):
     """A word that is no token, or one of other code."""
 
 
-@attrs.frozen
+@frozen
 class Token:
     """A run: seed `seed` of scenario `scenario` with the code whose hash is `code`."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import attrs
+from tnats.records import frozen
 
 
 class Refused(Exception):
@@ -23,7 +23,7 @@ class Indeterminate(Exception):
     """Nobody knows whether it happened."""
 
 
-@attrs.frozen
+@frozen
 class Acknowledged:
     """A publish that the server has accepted."""
 
@@ -32,7 +32,7 @@ class Acknowledged:
     is_duplicate: bool
 
 
-@attrs.frozen
+@frozen
 class Delivered:
     """A message as a consumer got it."""
 

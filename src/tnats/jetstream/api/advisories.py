@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.api.times import format_time
+from tnats.records import frozen
 from tnats.wire.documents import encode_document
 
 ADVISORY_PREFIX = "$JS.EVENT.ADVISORY."
@@ -21,7 +20,7 @@ ADVISORY_TYPE_PREFIX = "io.nats.jetstream.advisory.v1."
 METRIC_TYPE_PREFIX = "io.nats.jetstream.metric.v1."
 
 
-@attrs.frozen
+@frozen
 class Advisory:
     """One event: where it goes, its full type, and the fields beside type, id and timestamp."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import string
 
-import attrs
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class ApiError:
     """One error as it stands in an answer: `code` as in HTTP, `err_code` unique, `description` for people."""
 
@@ -25,7 +25,7 @@ class ApiError:
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
-@attrs.frozen
+@frozen
 class ErrorKind:
     """One row of the table. `tags`: the names its description needs."""
 

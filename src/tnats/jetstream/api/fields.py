@@ -1,6 +1,6 @@
 """JSON records from tables: one attrs field is one row, which decodes, encodes, compares and documents itself.
 
-A record class is `@attrs.define` with fields made by `row(key, kind, ...)`. From its rows come the strict decoder
+A record class is `@define` with fields made by `row(key, kind, ...)`. From its rows come the strict decoder
 (unknown field, wrong type: nats-server's texts, because tools show them to people), the encoder (keys in row
 order, `omit` leaves out what is empty), the update rules and the API level.
 
@@ -21,6 +21,7 @@ import attrs
 import orjson
 
 from tnats.jetstream.api.times import format_time, parse_time
+from tnats.records import frozen
 
 T = TypeVar("T")
 
@@ -277,7 +278,7 @@ class Update(enum.Enum):
     RULED = "changes by a rule of its own"
 
 
-@attrs.frozen
+@frozen
 class Row:
     """What the table knows of one field."""
 
@@ -306,7 +307,7 @@ def row(
     return attrs.field(default=default, metadata=metadata)
 
 
-@attrs.frozen
+@frozen
 class _Table:
     rows: tuple[tuple[str, Row], ...]
     by_key: dict[str, tuple[str, Row]]

@@ -1,15 +1,11 @@
 """Bodies of API requests and answers, beside the configurations: one record each, one row per key.
 
-Key order and what is left out when empty are nats-server's, so that answers can be compared byte for byte. Nobody
-compares or prints the records themselves: without what that takes, their classes are made in half the time.
+Key order and what is left out when empty are nats-server's, so that answers can be compared byte for byte.
 """
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 from typing import Any
-
-import attrs
 
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import (
@@ -32,6 +28,7 @@ from tnats.jetstream.api.subjects import RESPONSE_TYPE_PREFIX
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.stream.config import ExternalStream, StreamConfig, SubjectTransform
 from tnats.jetstream.stream.quotas import AccountLimits
+from tnats.records import define
 from tnats.wire.documents import encode_document
 
 NAMES_PAGE = 1024
@@ -41,7 +38,7 @@ SUBJECTS_PAGE = 100_000
 # ------------------------------------------------------------------ requests
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamInfoRequest:
     """STREAM.INFO."""
 
@@ -50,7 +47,7 @@ class JSApiStreamInfoRequest:
     subjects_filter: str = row("subjects_filter", TEXT, default="", omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamNamesRequest:
     """STREAM.NAMES: a page, of the streams with subjects that overlap `subject`."""
 
@@ -58,19 +55,19 @@ class JSApiStreamNamesRequest:
     subject: str = row("subject", TEXT, default="", omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamListRequest(JSApiStreamNamesRequest):
     """STREAM.LIST."""
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiConsumersRequest:
     """CONSUMER.NAMES and CONSUMER.LIST."""
 
     offset: int = row("offset", INT, default=0)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamPurgeRequest:
     """STREAM.PURGE: messages on `filter`, below `seq`, or all but the last `keep`."""
 
@@ -79,7 +76,7 @@ class JSApiStreamPurgeRequest:
     filter: str = row("filter", TEXT, default="", omit=True)
 
 
-@attrs.define(repr=False)
+@define
 class JSApiMsgGetRequest:
     """STREAM.MSG.GET and DIRECT.GET."""
 
@@ -105,7 +102,7 @@ class JSApiMsgGetRequest:
         return bool(self.seq or self.next_by_subj or self.start_time_ns is not None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiMsgDeleteRequest:
     """STREAM.MSG.DELETE."""
 
@@ -113,7 +110,7 @@ class JSApiMsgDeleteRequest:
     no_erase: bool = row("no_erase", BOOL, default=False, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamSnapshotRequest:
     """STREAM.SNAPSHOT."""
 
@@ -124,21 +121,21 @@ class JSApiStreamSnapshotRequest:
     jsck: bool = row("jsck", BOOL, default=False, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiConsumerPauseRequest:
     """CONSUMER.PAUSE; without a time: resume."""
 
     pause_until_ns: int | None = row("pause_until", TIME, default=None, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiConsumerResetRequest:
     """CONSUMER.RESET; 0: to the ack floor."""
 
     seq: int = row("seq", UINT64, default=0, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiConsumerUnpinRequest:
     """CONSUMER.UNPIN."""
 
@@ -148,7 +145,7 @@ class JSApiConsumerUnpinRequest:
 # ------------------------------------------------------------------ parts of answers
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class LostStreamData:
     """Messages that were found damaged or missing."""
 
@@ -156,7 +153,7 @@ class LostStreamData:
     bytes: int = row("bytes", UINT64, default=0)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamState:
     """What a stream holds."""
 
@@ -174,7 +171,7 @@ class StreamState:
     consumer_count: int = row("consumer_count", INT, default=0)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class JSApiStreamRestoreRequest:
     """STREAM.RESTORE: the configuration the stream is to have, and what the backup says it holds."""
 
@@ -182,7 +179,7 @@ class JSApiStreamRestoreRequest:
     state: StreamState | None = row("state", Record(StreamState), default=None, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class PeerInfo:
     """One replica as its leader sees it."""
 
@@ -194,7 +191,7 @@ class PeerInfo:
     peer: str = row("peer", TEXT, default="", omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ClusterInfo:
     """Where a stream or consumer lives."""
 
@@ -207,7 +204,7 @@ class ClusterInfo:
     replicas: list[PeerInfo] = row("replicas", ListOf(Record(PeerInfo)), factory=list, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamSourceInfo:
     """How far a mirror or source has come. `active_ns` -1: never heard of."""
 
@@ -223,7 +220,7 @@ class StreamSourceInfo:
     )
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamAlternate:
     """A mirror that may answer reads of this stream."""
 
@@ -232,7 +229,7 @@ class StreamAlternate:
     cluster: str = row("cluster", TEXT, default="")
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamInfo:
     """A stream as answers show it."""
 
@@ -247,7 +244,7 @@ class StreamInfo:
     ts_ns: int | None = row("ts", TIME, default=None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class SequenceInfo:
     """A consumer's place: its own count and the stream's."""
 
@@ -256,7 +253,7 @@ class SequenceInfo:
     last_active_ns: int | None = row("last_active", TIME, default=None, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class PriorityGroupState:
     """Who a priority group is pinned to."""
 
@@ -265,7 +262,7 @@ class PriorityGroupState:
     pinned_ts_ns: int | None = row("pinned_ts", TIME, default=None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerInfo:
     """A consumer as answers show it."""
 
@@ -289,7 +286,7 @@ class ConsumerInfo:
     )
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StoredMsg:
     """A message as STREAM.MSG.GET shows it."""
 
@@ -303,19 +300,19 @@ class StoredMsg:
 # ------------------------------------------------------------------ answers
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class Success:
     """Deletes, step-downs and the like."""
 
     success: bool = row("success", BOOL, default=False, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class Empty:
     """Answers that carry nothing but an error, if any (UNPIN)."""
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamCreated:
     """STREAM.CREATE and STREAM.UPDATE."""
 
@@ -323,7 +320,7 @@ class StreamCreated:
     did_create: bool = row("did_create", BOOL, default=False, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamInfoAnswer:
     """STREAM.INFO: a page of subject details and the stream."""
 
@@ -333,7 +330,7 @@ class StreamInfoAnswer:
     info: StreamInfo | None = row("", Inline(StreamInfo), default=None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamNames:
     """STREAM.NAMES; no stream at all is null."""
 
@@ -343,7 +340,7 @@ class StreamNames:
     streams: list[str] | None = row("streams", ListOf(TEXT), default=None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamList:
     """STREAM.LIST. `offline`: name to reason."""
 
@@ -355,7 +352,7 @@ class StreamList:
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class StreamPurged:
     """STREAM.PURGE."""
 
@@ -363,14 +360,14 @@ class StreamPurged:
     purged: int = row("purged", UINT64, default=0)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class MsgGetAnswer:
     """STREAM.MSG.GET."""
 
     message: StoredMsg | None = row("message", Record(StoredMsg), default=None, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class SnapshotAnswer:
     """STREAM.SNAPSHOT: the chunks follow on the request's deliver subject."""
 
@@ -378,21 +375,21 @@ class SnapshotAnswer:
     state: StreamState | None = row("state", Record(StreamState), default=None, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class RestoreAnswer:
     """STREAM.RESTORE: where the chunks go."""
 
     deliver_subject: str = row("deliver_subject", TEXT, default="")
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerAnswer:
     """CONSUMER.CREATE and CONSUMER.INFO."""
 
     info: ConsumerInfo | None = row("", Inline(ConsumerInfo), default=None)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerNames:
     """CONSUMER.NAMES."""
 
@@ -402,7 +399,7 @@ class ConsumerNames:
     consumers: list[str] = row("consumers", ListOf(TEXT), factory=list)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerList:
     """CONSUMER.LIST."""
 
@@ -414,7 +411,7 @@ class ConsumerList:
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerPaused:
     """CONSUMER.PAUSE."""
 
@@ -423,7 +420,7 @@ class ConsumerPaused:
     pause_remaining_ns: int = row("pause_remaining", DURATION, default=0, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ConsumerReset:
     """CONSUMER.RESET."""
 
@@ -431,7 +428,7 @@ class ConsumerReset:
     reset_seq: int = row("reset_seq", UINT64, default=0)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class ApiStats:
     """Use of the API."""
 
@@ -441,7 +438,7 @@ class ApiStats:
     inflight: int = row("inflight", UINT64, default=0, omit=True)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class Usage:
     """What an account or one of its tiers uses, and may use."""
 
@@ -454,7 +451,7 @@ class Usage:
     limits: AccountLimits = row("limits", Record(AccountLimits), factory=AccountLimits)
 
 
-@attrs.define(eq=False, repr=False)
+@define
 class AccountInfo:
     """INFO."""
 

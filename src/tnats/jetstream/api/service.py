@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-import attrs
 import trio
 
 from tnats.jetstream.api import errors, fields
@@ -31,6 +30,7 @@ from tnats.jetstream.api.subjects import (
 from tnats.jetstream.host import Host
 from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.ports import Inbound
+from tnats.records import define, frozen
 from tnats.subjects.tokens import to_text
 from tnats.wire.headers import get_header
 
@@ -68,7 +68,7 @@ def granted(outcome: T | ApiError) -> T:
     return outcome
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Request:
     """One request. `body`: without headers."""
 
@@ -114,7 +114,7 @@ class Request:
         return found
 
 
-@attrs.frozen
+@frozen
 class Served:
     """How a call is served: `handle` gives the body of the answer or raises Refused, `blank` that of a refusal."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 
-import attrs
-
+from tnats.records import frozen
 from tnats.subjects.tokens import to_bytes, to_text
 
 PREFIX = b"$JS.API."
@@ -123,7 +122,7 @@ INFO_CALLS = frozenset(
 """Calls that only read, queued behind those that change something."""
 
 
-@attrs.frozen
+@frozen
 class Address:
     """A parsed API subject. `names`: what stood for the `*` tokens (stream, consumer or account); `rest`: for `>`."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.consumer.state import ConsumerState
+from tnats.records import frozen
 
 
 class BadArchive(Exception):
     """An archive that cannot be restored; the text says what is wrong with it."""
 
 
-@attrs.frozen
+@frozen
 class Bounds:
     """Which sequences the stream has used. `last_time_ns`: 0 for none."""
 
@@ -21,7 +20,7 @@ class Bounds:
     last_time_ns: int
 
 
-@attrs.frozen
+@frozen
 class ArchivedConsumer:
     """A consumer and where it stands."""
 
@@ -30,7 +29,7 @@ class ArchivedConsumer:
     state: ConsumerState
 
 
-@attrs.frozen
+@frozen
 class ArchivedMessage:
     """A message. `headers` is the whole header block, or empty."""
 
@@ -41,7 +40,7 @@ class ArchivedMessage:
     payload: bytes
 
 
-@attrs.frozen
+@frozen
 class Removal:
     """A message that stood further ahead in the archive was removed."""
 

@@ -54,6 +54,7 @@ from tnats.limits import (
     RESTORE_UNWRITTEN_BYTES_MAX,
     RESTORE_WAITING_BYTES_MAX,
 )
+from tnats.records import define
 from tnats.storage.errors import StoreFull
 from tnats.subjects.tokens import is_valid_literal
 
@@ -179,7 +180,7 @@ def _is_header_block(block: bytes) -> bool:
     return block.startswith(b"NATS/1.0") and block.endswith(b"\r\n\r\n")
 
 
-@attrs.define
+@define
 class _Chunk:
     data: bytes
     reply: bytes

@@ -14,6 +14,7 @@ import attrs
 import orjson
 
 from tnats.jetstream.api.times import parse_duration
+from tnats.records import define, frozen
 
 if TYPE_CHECKING:
     from tnats.jetstream.consumer.effects import Delivery
@@ -36,7 +37,7 @@ class Word(enum.Enum):
     UNKNOWN = ""
 
 
-@attrs.define
+@define
 class Place:
     """The message an acknowledgement is about."""
 
@@ -47,7 +48,7 @@ class Place:
     consumer_seq: int
 
 
-@attrs.define
+@define
 class Ack:
     """A parsed body. `delay_ns`: of a NAK; `rest`: the reason of a TERM, the pull request of a NXT."""
 
@@ -56,7 +57,7 @@ class Ack:
     rest: bytes = b""
 
 
-@attrs.define
+@define
 class AckRun:
     """Plain acknowledgements of messages of one consumer, in the order in which they came.
 
@@ -74,7 +75,7 @@ class AckRun:
         return [reply for _, _, reply in self.replies]
 
 
-@attrs.frozen
+@frozen
 class Said:
     """Anything else that was sent to an acknowledgement subject."""
 

@@ -1,11 +1,8 @@
 """The configuration of a consumer: one row per field (ADR-13, ADR-42, ADR-17)."""
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 import enum
-
-import attrs
 
 from tnats.jetstream.api.fields import (
     BOOL,
@@ -22,6 +19,7 @@ from tnats.jetstream.api.fields import (
     row,
 )
 from tnats.limits import SECOND_NS
+from tnats.records import define
 
 NAME_BYTES_MAX = 255
 DESCRIPTION_BYTES_MAX = 4096
@@ -81,7 +79,7 @@ class Action(enum.StrEnum):
     UPDATE = "update"
 
 
-@attrs.define
+@define
 class ConsumerConfig:
     """A consumer's configuration. Times and durations are nanoseconds."""
 
@@ -151,7 +149,7 @@ class ConsumerConfig:
         return [self.filter_subject] if self.filter_subject else list(self.filter_subjects)
 
 
-@attrs.define
+@define
 class CreateConsumerRequest:
     """The body of CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
 

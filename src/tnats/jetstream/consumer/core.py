@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.jetstream.api.advisories import Advisory
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from tnats.jetstream.consumer.effects import Effects, Status, status_block
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.state import ConsumerState
+from tnats.records import frozen
 from tnats.subjects.tokens import to_bytes
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """Whose consumer it is; stands in subjects and advisories."""
 

@@ -9,11 +9,12 @@ import attrs
 from tnats.jetstream.api.advisories import Advisory
 from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.state import Op
+from tnats.records import define, frozen
 from tnats.storage.message_log import Stored
 from tnats.wire.headers import set_header
 
 
-@attrs.define
+@define
 class Delivery:
     """Send messages of the stream, each under its own subject, with a reply subject to acknowledge it.
 
@@ -42,7 +43,7 @@ class Delivery:
         )
 
 
-@attrs.frozen
+@frozen
 class Status:
     """Send a header block without payload to `target`."""
 
@@ -51,7 +52,7 @@ class Status:
     reply: bytes = b""
 
 
-@attrs.define
+@define
 class Effects:
     """In this order: append `ops` with `letters` to the consumer's log; send `sends` in order; when the ops are
     durable, send an empty message to each of `acked_replies`, tell the stream about `done`, and send `letters`.

@@ -12,9 +12,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-import attrs
-
 from tnats.limits import CONSUMER_LETTER_REASON_BYTES_MAX
+from tnats.records import frozen
 from tnats.wire.headers import remove_headers_with_prefix, set_header
 
 _LETTER = struct.Struct("<QIqHH")
@@ -31,7 +30,7 @@ _ORIGINS_OWN = (
 """Headers that told the message's stream what to do; the letter's stream would obey or refuse them."""
 
 
-@attrs.frozen
+@frozen
 class Letter:
     """Message `seq` of the stream is to go to the subject `target`. `died_ns`: wall-clock time of its end."""
 

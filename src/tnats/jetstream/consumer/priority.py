@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
 from tnats.jetstream.consumer.requests import PullRequest
+from tnats.records import define
 
 
-@attrs.define
+@define
 class Pin:
     """Who a group is pinned to, and until when without a sign of life."""
 

@@ -13,11 +13,12 @@ from tnats.jetstream.api.fields import BOOL, DURATION, INT, TEXT, DecodeError, d
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
 from tnats.limits import PULL_BODIES_KNOWN, PULL_BODY_BYTES_KNOWN
+from tnats.records import define, frozen
 
 PRIORITY_MAX = 9
 
 
-@attrs.frozen
+@frozen
 class PullBody:
     """The JSON of a pull request; unknown keys are passed over."""
 
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
     is_supported: bool = True
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PullRequest:
     """A waiting request. `messages_left`, `bytes_left` (0: no bound): what it may still get."""
 

@@ -36,12 +36,13 @@ from tnats.jetstream.consumer.config import (
 )
 from tnats.jetstream.consumer.extensions import check_extensions
 from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.records import define, frozen
 from tnats.subjects.tokens import has_wildcard, is_subset, is_valid_literal, is_valid_subject, subjects_overlap
 
 _GROUP_NAME = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{GROUP_NAME_CHARS_MAX}}}")
 
 
-@attrs.frozen
+@frozen
 class Surroundings:
     """What the rules must know of the stream, its other consumers and the account."""
 
@@ -58,7 +59,7 @@ class Surroundings:
     others_count: int = attrs.field(default=attrs.Factory(lambda self: len(self.others), takes_self=True))
 
 
-@attrs.define
+@define
 class _Check:
     config: ConsumerConfig
     around: Surroundings

@@ -39,6 +39,7 @@ from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.machine import Applied
 from tnats.jetstream.stream.ports import Inbound
 from tnats.limits import CONSUMER_OPS_DELAY_NS, CONSUMER_OPS_UNWRITTEN_MAX
+from tnats.records import define
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -53,7 +54,7 @@ SENDING_MAX = 10_000
 """Messages that wait to be read; the stream's news do not add to them."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _After:
     """What waits for operations to be in the log."""
 

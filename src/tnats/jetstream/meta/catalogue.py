@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import orjson
 
 from tnats.jetstream.api import fields
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.stream.config import StreamConfig
+from tnats.records import define
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.group import Group
 from tnats.storage.journal import Journal
@@ -22,7 +22,7 @@ from tnats.storage.journal import Journal
 GROUP = "catalogue"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class StreamRecord:
     """A stream that exists."""
 
@@ -41,7 +41,7 @@ class StreamRecord:
         return f"stream/{self.number}/{self.account}/{self.name}"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ConsumerRecord:
     """A consumer that exists, on the stream of that number. Its configuration may leave the name open."""
 

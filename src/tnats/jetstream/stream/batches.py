@@ -24,10 +24,11 @@ from tnats.limits import (
     FAST_BATCHES_PER_SERVER_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
 )
+from tnats.records import define, frozen
 from tnats.wire.headers import set_header
 
 
-@attrs.frozen
+@frozen
 class BatchLimits:
     """The server's bounds on batches; 0 in its configuration stands for these."""
 
@@ -39,7 +40,7 @@ class BatchLimits:
     idle_ns_max: int = BATCH_IDLE_NS_MAX
 
 
-@attrs.define
+@define
 class BatchBudget:
     """How many batches are open on the whole server; one object shared by all its streams."""
 
@@ -56,7 +57,7 @@ class BatchBudget:
         return self.fast_count < self.limits.fast_max
 
 
-@attrs.define
+@define
 class Staged:
     """An open batch."""
 
@@ -67,7 +68,7 @@ class Staged:
     """Why it has been given up. Kept for a publisher that asks for no answer before the commit."""
 
 
-@attrs.frozen
+@frozen
 class Abandoned:
     """A batch that was given up: its id, and why (timeout, large, incomplete, unsupported)."""
 
@@ -75,7 +76,7 @@ class Abandoned:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class Outcome:
     """What became of one message: refused, waiting (neither), or its batch is complete."""
 

@@ -5,13 +5,10 @@ API level a configuration needs (`required_level`), documentation. A new field i
 `stream.rules`, and its behaviour.
 """
 
-# ruff: noqa: RUF009 - row() declares an attrs field
 from __future__ import annotations
 
 import enum
 from typing import Any
-
-import attrs
 
 from tnats.jetstream.api import fields
 from tnats.jetstream.api.fields import (
@@ -31,6 +28,7 @@ from tnats.jetstream.api.fields import (
     row,
 )
 from tnats.limits import SECOND_NS
+from tnats.records import define
 
 NAME_BYTES_MAX = 255
 DESCRIPTION_BYTES_MAX = 4096
@@ -79,7 +77,7 @@ class PersistMode(enum.StrEnum):
     ASYNC = "async"
 
 
-@attrs.define
+@define
 class Placement:
     """Where replicas may live."""
 
@@ -88,7 +86,7 @@ class Placement:
     preferred: str = row("preferred", TEXT, default="", omit=True)
 
 
-@attrs.define
+@define
 class SubjectTransform:
     """A source pattern and the destination its subjects become."""
 
@@ -96,7 +94,7 @@ class SubjectTransform:
     dest: str = row("dest", TEXT, default="")
 
 
-@attrs.define
+@define
 class ExternalStream:
     """How another account or domain is reached."""
 
@@ -104,7 +102,7 @@ class ExternalStream:
     deliver: str = row("deliver", TEXT, default="")
 
 
-@attrs.define
+@define
 class SourceConsumer:
     """A consumer set up beforehand for sourcing (needs no right to create one)."""
 
@@ -112,7 +110,7 @@ class SourceConsumer:
     deliver_subject: str = row("deliver_subject", TEXT, default="")
 
 
-@attrs.define
+@define
 class StreamSource:
     """Another stream that this one mirrors or sources."""
 
@@ -135,7 +133,7 @@ class StreamSource:
         return (self.name, external, self.filter_subject, transforms)
 
 
-@attrs.define
+@define
 class Republish:
     """Stored messages are published again under another subject."""
 
@@ -144,7 +142,7 @@ class Republish:
     headers_only: bool = row("headers_only", BOOL, default=False, omit=True)
 
 
-@attrs.define
+@define
 class ConsumerLimits:
     """Defaults and upper bounds for the stream's consumers."""
 
@@ -156,7 +154,7 @@ def _level_when_set(level: int) -> Any:
     return lambda value: level if value else 0
 
 
-@attrs.define
+@define
 class StreamConfig:
     """A stream's configuration. -1 means "no limit" for counts and sizes; durations are nanoseconds."""
 
@@ -225,7 +223,7 @@ class StreamConfig:
         return [source for source in self.sources if source is not None]
 
 
-@attrs.define
+@define
 class StreamConfigRequest(StreamConfig):
     """The body of STREAM.CREATE and STREAM.UPDATE: a configuration, and whether to be pedantic about defaults."""
 

@@ -27,6 +27,7 @@ from tnats.jetstream.stream.headers import (
 )
 from tnats.jetstream.stream.machine import StreamMachine
 from tnats.limits import COUNTER_TOTALS_MAX
+from tnats.records import frozen
 from tnats.subjects.tokens import to_text
 from tnats.wire.headers import get_header, remove_header, set_header
 
@@ -53,7 +54,7 @@ TOTAL_DIGITS_MAX = DIGITS_MAX + 200
 """Digits of a total: more than can ever come together."""
 
 
-@attrs.frozen
+@frozen
 class Total:
     """A subject's total, and the header that says what of it came from other streams."""
 

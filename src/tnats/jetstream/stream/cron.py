@@ -16,9 +16,8 @@ import pkgutil
 import re
 import zoneinfo
 
-import attrs
-
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 
 NAMED: dict[str, str] = {
     "@yearly": "0 0 0 1 1 *",
@@ -40,7 +39,7 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
 
 
-@attrs.frozen
+@frozen
 class _Field:
     values: tuple[int, ...]
     is_free: bool
@@ -81,7 +80,7 @@ def _number(text: str, names: dict[str, int]) -> int | None:
     return names.get(text.lower())
 
 
-@attrs.frozen
+@frozen
 class Cron:
     """A parsed expression."""
 

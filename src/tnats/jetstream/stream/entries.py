@@ -11,9 +11,8 @@ import struct
 from array import array
 from collections.abc import Iterable
 
-import attrs
-
 from tnats.errors import InvariantBroken
+from tnats.records import frozen
 from tnats.storage import hot
 from tnats.storage.message_run import MessageRun
 from tnats.subjects.tokens import has_wildcard, subject_matches
@@ -124,7 +123,7 @@ class Append:
         self._indexed_count = len(self.messages)
 
 
-@attrs.frozen
+@frozen
 class Remove:
     """These messages go: acknowledged by all, or deleted by a user (`erase` overwrites their bytes)."""
 
@@ -132,7 +131,7 @@ class Remove:
     erase: bool = False
 
 
-@attrs.frozen
+@frozen
 class Purge:
     """Messages on `pattern` (empty: all) go: those below `seq`, or all but the last `keep`, or, with neither, all."""
 
@@ -141,21 +140,21 @@ class Purge:
     keep: int = 0
 
 
-@attrs.frozen
+@frozen
 class Expire:
     """Messages whose age or TTL ended by `now_ns` go."""
 
     now_ns: int
 
 
-@attrs.frozen
+@frozen
 class Configure:
     """From here on this configuration (its JSON) holds."""
 
     config: bytes
 
 
-@attrs.frozen
+@frozen
 class Skip:
     """A mirror's origin has nothing below `next_seq` any more: the sequences up to there are used up."""
 

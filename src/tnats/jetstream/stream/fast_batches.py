@@ -8,8 +8,6 @@ missing number, `ok` reports it and goes on. A refused message is reported; in `
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.stream.batches import BatchBudget
@@ -19,6 +17,7 @@ from tnats.limits import (
     FAST_BATCH_WINDOW_MSGS,
     FAST_BATCH_WINDOW_MSGS_MAX,
 )
+from tnats.records import define, frozen
 from tnats.subjects.tokens import to_text
 from tnats.wire.documents import encode_document
 
@@ -27,7 +26,7 @@ START, APPEND, COMMIT, COMMIT_END, PING = range(5)
 _OPERATIONS = {b"0": START, b"1": APPEND, b"2": COMMIT, b"3": COMMIT_END, b"4": PING}
 
 
-@attrs.frozen
+@frozen
 class Control:
     """What a reply subject says."""
 
@@ -57,7 +56,7 @@ def parse_control(reply: bytes) -> Control | ApiError:
     return Control(batch_id, flow or FAST_BATCH_WINDOW_MSGS, gap == b"fail", number, operation)
 
 
-@attrs.define
+@define
 class _Open:
     """A batch in progress. Numbers count its messages from 1, stored or not."""
 

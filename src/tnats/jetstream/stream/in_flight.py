@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 
-import attrs
-
 from tnats.errors import ensure
 from tnats.jetstream.stream.entries import Append, Message
 from tnats.jetstream.stream.machine import StreamMachine
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Mark:
     """A state to which `InFlight.take_back` can return."""
 

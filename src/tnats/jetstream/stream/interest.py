@@ -7,17 +7,16 @@ is done with a message, `removable` says whether it may go.
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.jetstream.stream.config import Retention
 from tnats.jetstream.stream.ports import ConsumerView, StreamStore
+from tnats.records import define
 from tnats.subjects.sublist import Sublist
 
 SWEEP_MSGS = 10_000
 """Messages looked at in one `sweep`, so that it stays short."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Wish:
     """One filter of a consumer, as a subscription."""
 

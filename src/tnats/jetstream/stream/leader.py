@@ -41,13 +41,14 @@ from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.pub_acks import PubAcks
 from tnats.jetstream.stream.timed import Timed
+from tnats.records import define
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import to_bytes, to_text
 
 NO_BLOCK: Mapping[bytes, bytes] = {}
 
 
-@attrs.define
+@define
 class Admission:
     """What became of a batch: the entry to propose (None: nothing to store), and what to send at once."""
 

@@ -39,11 +39,12 @@ from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.schedules import NEXT, SCHEDULE, SCHEDULER, Schedules, parse_next
 from tnats.jetstream.stream.ttl import TTL_HEADER, Deadlines, is_removal, parse_ttl
 from tnats.limits import EXPIRE_MSGS_PER_ENTRY_MAX
+from tnats.records import define
 from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.subjects.tokens import TAIL
 
 
-@attrs.define
+@define
 class Applied:
     """What applying one entry did. `first_seq`, `next_seq`: the range of sequences it added.
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import struct
 
-import attrs
-
+from tnats.records import frozen
 from tnats.storage.errors import StoreRefused
 
 FORMAT_VERSION = 1
 _HEAD = struct.Struct("<BQI")
 
 
-@attrs.frozen
+@frozen
 class Note:
     """The machine's state at a checkpoint. `config`: JSON; `machine`: bytes of `stream.snapshot`."""
 

@@ -13,9 +13,10 @@ from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import BOOL, INT64, row
 from tnats.jetstream.stream.config import Storage, StreamConfig
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class AccountLimits:
     """The limits of an account or of one of its tiers; -1: none."""
 
@@ -37,7 +38,7 @@ class AccountLimits:
         return self.memory_max_stream_bytes if storage == Storage.MEMORY else self.storage_max_stream_bytes
 
 
-@attrs.frozen
+@frozen
 class Quotas:
     """The limits of one account: flat, or one set per tier."""
 

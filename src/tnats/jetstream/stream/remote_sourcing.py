@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import orjson
 import trio
 
@@ -28,6 +27,7 @@ from tnats.jetstream.stream.config import StreamConfig, StreamSource
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.sourcing import RETRY_NS, Intake, LocalIntake
 from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
+from tnats.records import frozen
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
 from tnats.storage.message_log import Stored
@@ -59,7 +59,7 @@ class _Ended(Exception):
         self.error = error
 
 
-@attrs.frozen
+@frozen
 class _Place:
     """What the reply subject of a delivered message tells, in its order; `pending`: how many are behind it."""
 

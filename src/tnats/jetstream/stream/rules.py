@@ -31,6 +31,7 @@ from tnats.jetstream.stream.config import (
     Storage,
     StreamConfig,
 )
+from tnats.records import define, frozen
 from tnats.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
 
@@ -49,7 +50,7 @@ def _no_stream(name: str) -> StreamConfig | None:
     return None
 
 
-@attrs.frozen
+@frozen
 class Surroundings:
     """What the rules must know of the server and of the account's other streams."""
 
@@ -62,7 +63,7 @@ class Surroundings:
     """Another stream of the account by name."""
 
 
-@attrs.define
+@define
 class _Check:
     config: StreamConfig
     around: Surroundings

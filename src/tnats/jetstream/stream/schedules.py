@@ -11,14 +11,13 @@ import datetime
 import heapq
 from collections.abc import Callable, Mapping
 
-import attrs
-
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.times import format_time, parse_duration, parse_time
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.ttl import TTL_HEADER, parse_ttl
 from tnats.limits import SECOND_NS
+from tnats.records import define, frozen
 from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_overlap, to_text
 from tnats.wire.headers import remove_headers_with_prefix, set_header
 
@@ -34,7 +33,7 @@ PURGE = b"purge"
 EVERY_NS_MIN = SECOND_NS
 
 
-@attrs.frozen
+@frozen
 class Pattern:
     """When a schedule fires: one of the three forms."""
 
@@ -127,7 +126,7 @@ def check_scheduler(subject: bytes, headers: Mapping[bytes, bytes]) -> ApiError 
     return None
 
 
-@attrs.define
+@define
 class _Schedule:
     seq: int
     next_ns: int
@@ -135,7 +134,7 @@ class _Schedule:
     source: bytes
 
 
-@attrs.frozen
+@frozen
 class Due:
     """A schedule whose time has come. `seq`: its message; `source`: the subject to sample, empty for its own body."""
 

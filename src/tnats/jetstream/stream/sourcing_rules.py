@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError, ErrorKind
 from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource
+from tnats.records import frozen
 from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
 
@@ -16,7 +15,7 @@ API_PREFIX = "$JS.API"
 WHITE_SPACE = frozenset(" \t\r\n\f")
 
 
-@attrs.frozen
+@frozen
 class _Role:
     """Which errors a mirror and a source give for the same fault."""
 

@@ -15,10 +15,10 @@ import ssl
 from collections.abc import Sequence
 from typing import cast
 
-import attrs
 import trio
 
 from tnats.errors import FeatureMissing
+from tnats.records import frozen
 from tnats.runtime.api import (
     Address,
     Buffer,
@@ -37,7 +37,7 @@ BATCH_BYTES = 8 * RECORD_BYTES
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
-@attrs.frozen
+@frozen
 class LiveTlsContext:
     """`tnats.runtime.api.TlsContext` on OpenSSL."""
 

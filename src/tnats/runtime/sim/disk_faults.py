@@ -23,8 +23,7 @@ import fnmatch
 import random
 from typing import Literal
 
-import attrs
-
+from tnats.records import define, frozen
 from tnats.runtime.sim.disk_image import PAGE_SIZE, DiskImage
 
 Kind = Literal[
@@ -47,36 +46,36 @@ CHANGING: tuple[Kind, ...] = ("create", "write", "resize", "rename", "unlink", "
 """Kinds that a read-only file system refuses."""
 
 
-@attrs.frozen
+@frozen
 class Fail:
     errno: int
     written: int = 0
     """Bytes of a write that land before the error."""
 
 
-@attrs.frozen
+@frozen
 class SyncFault:
     variant: Literal["once", "sticky", "silent", "lying"]
 
 
-@attrs.frozen
+@frozen
 class Flip:
     bits: int = 1
 
 
-@attrs.frozen
+@frozen
 class Misdirect:
     path: str | None = None
     """None: the same file."""
     offset: int = 0
 
 
-@attrs.frozen
+@frozen
 class Lose:
     pass
 
 
-@attrs.frozen
+@frozen
 class Delay:
     """Multiplies the drawn latency, adds to it, and with `stall_chance` stalls for up to `stall_ns` more."""
 
@@ -89,7 +88,7 @@ class Delay:
 Effect = Fail | SyncFault | Flip | Misdirect | Lose | Delay
 
 
-@attrs.define
+@define
 class DiskFault:
     """One rule. `seen` counts the operations it met, `fired` how often it took effect."""
 

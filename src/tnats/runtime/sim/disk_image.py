@@ -23,7 +23,7 @@ import errno
 import random
 from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
+from tnats.records import frozen
 
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
@@ -67,20 +67,20 @@ def refuse(code: int) -> ImageError:
 # ------------------------------------------------------------------ pending operations
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Write:
     node: int
     offset: int
     data: bytes
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Resize:
     node: int
     size: int
 
 
-@attrs.frozen(slots=True)
+@frozen
 class NameChange:
     """Removals, then additions, of (directory, name, node): create, remove and rename alike; atomic."""
 

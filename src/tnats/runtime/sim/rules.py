@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import attrs
+from tnats.records import define, frozen
 
 if TYPE_CHECKING:
     from tnats.runtime.sim.fabric import Fabric
@@ -20,7 +20,7 @@ MICROSECOND_NS = 1_000
 MILLISECOND_NS = 1_000_000
 
 
-@attrs.define
+@define
 class Condition:
     """How one direction between two hosts behaves. The defaults are a sound local network."""
 
@@ -49,7 +49,7 @@ def loopback() -> Condition:
     return Condition(delay_min_ns=5 * MICROSECOND_NS, delay_max_ns=50 * MICROSECOND_NS, slow_chance=0.0)
 
 
-@attrs.frozen
+@frozen
 class Rule:
     """`change` is made to the condition of every direction (source, target, service port) for which `holds`.
 

@@ -12,9 +12,9 @@ import json
 import struct
 from typing import Any
 
-import attrs
 import trio
 
+from tnats.records import frozen
 from tnats.runtime.api import Buffer, TlsError, TlsOptions, TlsSession
 from tnats.runtime.sim.conn import SimConn
 from tnats.runtime.sim.poller import SimPoller
@@ -24,7 +24,7 @@ MAGIC = b"\x16\x03\x01"
 BODY_BYTES_MAX = 1024 * 1024
 
 
-@attrs.frozen
+@frozen
 class SimTlsContext:
     """`tnats.runtime.api.TlsContext` in simulation."""
 

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-import attrs
 import trio
 
 from tnats.errors import InvariantBroken
 from tnats.limits import SECOND_NS
+from tnats.records import frozen
 from tnats.runtime.sim.buggify import Buggify
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.fabric import Fabric
@@ -47,7 +47,7 @@ class Livelock(WorldError):
     """Tasks go on for ever: without time passing, or beyond the time allowed."""
 
 
-@attrs.frozen
+@frozen
 class Settings:
     """How a world is run, apart from its seed."""
 
@@ -59,7 +59,7 @@ class Settings:
     """Keep the trace as text as well."""
 
 
-@attrs.frozen
+@frozen
 class Outcome(Generic[T]):
     """How a run ended."""
 

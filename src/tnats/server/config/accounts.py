@@ -7,6 +7,7 @@ import attrs
 from tnats.auth.permissions import Permissions
 from tnats.auth.users import GLOBAL_ACCOUNT, User
 from tnats.ids import KeyKind
+from tnats.records import define
 from tnats.server.config.authorization import PERMISSIONS, USERS, with_default_permissions
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import parse_duration_ns, quote
@@ -49,7 +50,7 @@ def _weight(reading: Reading, node: Node, key: str) -> int:
     return weight
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class MappingDestination(Section):
     UNKNOWN_KEY = "Unknown field {} for mapping destination"
 
@@ -107,7 +108,7 @@ MAPPINGS = Reader("map of subject to destination or destinations", _mappings, Ma
 # ------------------------------------------------------------------ limits, JetStream, tracing
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AccountLimits(Section):
     UNKNOWN_KEY = "Unknown field {} parsing account limits"
 
@@ -117,7 +118,7 @@ class AccountLimits(Section):
     max_leafnodes: int = option(INTEGER, UNLIMITED, aliases=("max_leafs",))
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AccountJetStreamOptions(Section):
     """`jetstream` of an account; -1 = unlimited."""
 
@@ -174,7 +175,7 @@ def _trace_sampling(reading: Reading, node: Node, key: str) -> int:
     return sampling
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class MessageTraceOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing account message trace"
 
@@ -205,7 +206,7 @@ def _sampling(reading: Reading, node: Node, key: str) -> int:
     return sampling
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LatencyOptions(Section):
     subject: str = option(TEXT, "", doc="where the figures are published")
     sampling: int = option(Reader("integer, percentage or `headers`", _sampling), 100)
@@ -237,7 +238,7 @@ def _account_names(reading: Reading, node: Node, key: str) -> list[str]:
     return [as_text(item, key) for item in node.value]
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ExportOptions(Section):
     stream: str = option(TEXT, "", doc="subject whose messages importers receive")
     service: str = option(TEXT, "", doc="subject that importers may send requests to")
@@ -287,7 +288,7 @@ class ExportOptions(Section):
             raise Refused("Detected allow_trace directive on non-service")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ImportSource(Section):
     account: str = option(TEXT, "")
     subject: str = option(TEXT, "")
@@ -297,7 +298,7 @@ class ImportSource(Section):
             raise Refused("Expect an account name and a subject")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ImportOptions(Section):
     stream: ImportSource | None = option(section(ImportSource, "stream entry"), None)
     service: ImportSource | None = option(section(ImportSource, "service entry"), None)
@@ -340,7 +341,7 @@ def _imports(reading: Reading, node: Node, key: str) -> list[ImportOptions]:
 # ------------------------------------------------------------------ accounts
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AccountOptions(Section):
     name: str = ""
     nkey: str = option(

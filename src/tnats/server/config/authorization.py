@@ -10,6 +10,7 @@ from tnats.auth.permissions import Permissions, ResponsePermission, SubjectPermi
 from tnats.auth.users import GLOBAL_ACCOUNT, ConnectionType, User
 from tnats.ids import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import quote
 from tnats.server.config.parser import Node
@@ -52,7 +53,7 @@ def subjects(*, with_queue: bool) -> Reader:
     return Reader("subject or list of subjects", read)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class PublishOptions(Section):
     UNKNOWN_KEY = "Unknown field name {} parsing subject permissions, only 'allow' or 'deny' are permitted"
 
@@ -60,7 +61,7 @@ class PublishOptions(Section):
     deny: tuple[str, ...] = option(subjects(with_queue=False), ())
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class SubscribeOptions(Section):
     UNKNOWN_KEY = PublishOptions.UNKNOWN_KEY
 
@@ -83,7 +84,7 @@ def _subject_permission(record: type[PublishOptions] | type[SubscribeOptions]) -
     return Reader("subject, list of subjects, or map", read, record)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ResponseOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing permissions"
 
@@ -113,7 +114,7 @@ def _responses(reading: Reading, node: Node, key: str) -> ResponsePermission | N
     return ResponsePermission(max_msgs=entry.max, expires_ns=entry.expires_ns)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class PermissionOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing permissions"
 
@@ -158,7 +159,7 @@ def _connection_types(reading: Reading, node: Node, key: str) -> frozenset[Conne
     return frozenset(found)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class UserOptions(Section):
     """One entry of a `users` list."""
 
@@ -220,7 +221,7 @@ def _text_array(reading: Reading, node: Node, key: str) -> list[str]:
     return [as_text(item, key) for item in node.value]
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AuthCalloutOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing authorization callout"
 
@@ -254,7 +255,7 @@ def _auth_callout(reading: Reading, node: Node, key: str) -> AuthCalloutOptions:
     return read_section(reading, AuthCalloutOptions, node, "authorization callout")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AuthorizationOptions(Section):
     """`authorization { }` at the top, in a cluster or in a gateway."""
 
@@ -306,7 +307,7 @@ def between_servers(where: str) -> Reader:
     return Reader("map", read, AuthorizationOptions)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class SimpleAuthorizationOptions(Section):
     """`authorization { }` of WebSocket and MQTT: overrides the top one for their clients."""
 

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.auth.nkeys import is_user_seed
 from tnats.auth.permissions import Permissions, entry_problem
 from tnats.ids import KeyKind
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.server.config.authorization import PERMISSIONS, AuthorizationOptions, between_servers, subjects
 from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url
 from tnats.server.config.parser import Node
@@ -77,7 +76,7 @@ def _thresholds(reading: Reading, node: Node, key: str) -> list[int]:
     return found
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class CompressionOptions(Section):
     mode: str = option(TEXT, "")
     rtt_thresholds_ns: list[int] = option(
@@ -164,7 +163,7 @@ def _cluster_ping_interval(reading: Reading, node: Node, key: str) -> int:
     return interval_ns
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ClusterOptions(Section):
     FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
 
@@ -216,14 +215,14 @@ class ClusterOptions(Section):
 # ------------------------------------------------------------------ gateway
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class RemoteGatewayOptions(Section):
     name: str = option(TEXT, "")
     urls: list[str] = option(urls("gateway", one=True), factory=list, aliases=("url",))
     tls: TlsOptions | None = option(MUTUAL_TLS, None)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class GatewayOptions(Section):
     FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
 
@@ -248,7 +247,7 @@ class GatewayOptions(Section):
 # ------------------------------------------------------------------ leaf nodes
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LeafUserOptions(Section):
     user: str = option(TEXT, "", aliases=("username",))
     password: str = option(TEXT, "", aliases=("pass",), secret=True)
@@ -256,7 +255,7 @@ class LeafUserOptions(Section):
     proxy_required: bool = option(BOOLEAN, False)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LeafAuthorizationOptions(Section):
     user: str = option(TEXT, "", aliases=("username",))
     password: str = option(TEXT, "", aliases=("pass",), secret=True)
@@ -278,7 +277,7 @@ class LeafAuthorizationOptions(Section):
             names.add(entry.user)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LeafProxyOptions(Section):
     """An HTTP proxy on the way to the remote; for WebSocket URLs only."""
 
@@ -308,7 +307,7 @@ def _seed(reading: Reading, node: Node, key: str) -> str:
     return seed
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _MigrateOptions(Section):
     leader_migrate_delay_ns: int = option(DURATION, 0, key="leader_migrate_delay")
 
@@ -322,7 +321,7 @@ def _migrate(reading: Reading, node: Node, key: str) -> tuple[bool, int]:
     return True, read_section(reading, _MigrateOptions, node, key).leader_migrate_delay_ns
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LeafRemoteOptions(Section):
     urls: list[str] = option(urls("leafnode", one=True), factory=list, aliases=("url",))
     account: str = option(TEXT, "", aliases=("local",), doc="local account; default $G")
@@ -395,7 +394,7 @@ def _min_version(reading: Reading, node: Node, key: str) -> str:
     return version
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LeafNodeOptions(Section):
     FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
 

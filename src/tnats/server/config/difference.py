@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
+from tnats.records import frozen
 from tnats.server.config.options import Options
 from tnats.server.config.problems import Problem
 from tnats.server.config.table import Row, Section, rows_of
 
 
-@attrs.frozen
+@frozen
 class Change:
     path: str
     """Dotted, by canonical keys; list entries are not told apart."""

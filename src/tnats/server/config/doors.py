@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.server.config.authorization import SimpleAuthorizationOptions
 from tnats.server.config.notation import parse_duration_ns, quote
 from tnats.server.config.parser import Node
@@ -37,7 +36,7 @@ def _handshake_timeout(reading: Reading, node: Node, key: str) -> int:
         raise Refused(str(error)) from error
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class WebSocketOptions(Section):
     FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
 
@@ -81,7 +80,7 @@ def _consumer_replicas(reading: Reading, node: Node, key: str) -> int:
     return 0
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class MqttOptions(Section):
     FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
 

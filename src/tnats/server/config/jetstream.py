@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tnats.limits import MIB
+from tnats.records import define
 from tnats.server.config.accounts import read_enabled
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import quote
@@ -49,7 +48,7 @@ CIPHER = choice(
 )
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class BatchLimits(Section):
     """0 = the built-in limits of atomic and of fast publishing."""
 
@@ -59,7 +58,7 @@ class BatchLimits(Section):
     timeout_ns: int = option(ANY_DURATION_TEXT, 0, key="timeout")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class JetStreamLimits(Section):
     """0 = no limit."""
 
@@ -70,7 +69,7 @@ class JetStreamLimits(Section):
     batch: BatchLimits = option(section(BatchLimits, "batch limits"), factory=BatchLimits, feature=Feature.BATCH_LIMITS)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class TpmOptions(Section):
     """Sealed keys; Windows only."""
 
@@ -85,7 +84,7 @@ def _tag(reading: Reading, node: Node, key: str) -> str:
     return as_text(node, key).strip().lower()
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class JetStreamOptions(Section):
     enabled: bool = option(BOOLEAN, False, aliases=("enable",), doc="true inside a map")
     store_dir: str = option(TEXT, "", aliases=("store", "storedir"), doc="directory of the streams")

@@ -29,9 +29,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NoReturn
 
-import attrs
-
 from tnats.limits import CONFIG_NESTING_MAX
+from tnats.records import frozen
 from tnats.server.config.problems import ConfigError, Position, Problem
 
 
@@ -57,7 +56,7 @@ class _Frame(enum.Enum):
     ARRAY = "an array value"
 
 
-@attrs.frozen
+@frozen
 class Token:
     kind: Kind
     text: str

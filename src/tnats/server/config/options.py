@@ -15,6 +15,7 @@ from tnats.auth.nkeys import kind_of_public_key
 from tnats.auth.users import Credentials, User
 from tnats.ids import KeyKind, is_public_key
 from tnats.limits import MIB, SECOND_NS
+from tnats.records import define
 from tnats.server.config.accounts import ACCOUNTS, MAPPINGS, AccountOptions, MappingDestination
 from tnats.server.config.authorization import AuthorizationOptions, describe_user
 from tnats.server.config.clusters import ClusterOptions, GatewayOptions, LeafNodeOptions
@@ -90,7 +91,7 @@ def _tags(reading: Reading, node: Node, key: str) -> list[str]:
     return list(dict.fromkeys(tag.strip().lower() for tag in found if tag.strip()))
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class TrustedProxy(Section):
     key: str = option(TEXT, "", aliases=("public_key",))
 
@@ -105,12 +106,12 @@ def _trusted(reading: Reading, node: Node, key: str) -> list[TrustedProxy]:
     return [read_section(reading, TrustedProxy, item, "proxies' trusted entry") for item in node.value]
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ProxiesOptions(Section):
     trusted: list[TrustedProxy] = option(Reader("list of maps", _trusted, TrustedProxy), factory=list)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ResolverOptions(Section):
     """Where account JWTs come from. `type`: `memory`, `url`, `full` or `cache`."""
 
@@ -170,7 +171,7 @@ def _grace_refusal(grace_ns: int) -> str | None:
 # ------------------------------------------------------------------ the record
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Options(Section):
     FURTHER_ROWS = (
         further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),

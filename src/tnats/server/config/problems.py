@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from tnats.errors import TnatsError
+from tnats.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Position:
     """A place in a configuration file, or on the command line (`line` 0, `file` then holds the flag)."""
 
@@ -22,7 +21,7 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """One thing wrong with the configuration. `position` is None where no single value is to blame."""
 

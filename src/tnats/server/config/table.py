@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
+from tnats.records import define, frozen
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import quote, redacted_url
 from tnats.server.config.parser import Node
@@ -52,7 +53,7 @@ class Reading:
         self.warnings.append(Problem(text, position))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Reader:
     """Turns a tree value into an option's value."""
 
@@ -64,7 +65,7 @@ class Reader:
     """The record class of a map, or of each map in a list."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Row:
     key: str
     reader: Reader
@@ -97,7 +98,7 @@ class Row:
         return (self.key, *self.aliases)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Given:
     """An option that a configuration sets, where, and to what."""
 
@@ -113,7 +114,7 @@ class Given:
         return bool(self.value != self.row.default_value())
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Section:
     """Base of the option records. Equality and repr come from the rows; secrets are not shown."""
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import enum
 
-import attrs
-
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.server.config.features import Feature
 from tnats.server.config.notation import parse_duration_ns, quote
 from tnats.server.config.parser import Node
@@ -129,7 +128,7 @@ def _handshake_first(reading: Reading, node: Node, key: str) -> tuple[bool, int]
         raise Refused(f"field {quote(key)}'s value {quote(node.value)} is invalid") from error
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class OcspPeerOptions(Section):
     UNKNOWN_KEY = "error parsing ocsp peer config: unknown field {}"
 
@@ -150,7 +149,7 @@ def _ocsp_peer(reading: Reading, node: Node, key: str) -> OcspPeerOptions:
     return read_section(reading, OcspPeerOptions, node, "ocsp_peer")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class CertificatePair(Section):
     UNKNOWN_KEY = "error parsing tls certs config, unknown field {}"
 
@@ -162,7 +161,7 @@ class CertificatePair(Section):
             raise Refused("error parsing certificates config: both 'cert_file' and 'key_file' options are required")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class TlsOptions(Section):
     """`tls { }` of a listener or of an outgoing connection."""
 
@@ -252,7 +251,7 @@ class OcspMode(enum.Enum):
     NEVER = "never"
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class OcspOptions(Section):
     UNKNOWN_KEY = "error parsing ocsp config: unsupported field {}"
 
@@ -274,7 +273,7 @@ def _ocsp(reading: Reading, node: Node, key: str) -> OcspOptions:
     return read_section(reading, OcspOptions, node, "ocsp")
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class OcspCacheOptions(Section):
     UNKNOWN_KEY = "error parsing ocsp cache config: unknown field {}"
 
