@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from tnats.runtime.api import Disk, DiskError, File, StoreLocked
+from tnats.runtime.api import Buffer, Disk, DiskError, File, StoreLocked
 from tnats.runtime.live.disk import IOV_MAX, LiveDisk
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 
@@ -110,6 +110,30 @@ def test_more_buffers_than_one_call_takes(world: World) -> None:
         file.pwrite(buffers, 3)
         assert await read(file, file.size(), 3) == b"".join(buffers)
         file.close()
+
+    run(world, body)
+
+
+def test_a_created_file_is_whole_under_its_name(world: World) -> None:
+    """It holds its content, takes the place of what stood there, and is open; a failure leaves no temporary file."""
+
+    async def body(world: World) -> None:
+        path = f"{world.root}/made"
+        contents: list[list[Buffer]] = [[b"first, ", bytearray(b"and longer")], [memoryview(b"second")], []]
+        for content in contents:
+            file = await world.disk.create_file(path, content)
+            whole = b"".join(content)
+            assert file.path == path
+            assert file.size() == len(whole)
+            file.pwrite([b"more"], len(whole))
+            assert await read(file, 100, 0) == whole + b"more"
+            await file.sync()
+            file.close()
+            assert await world.disk.read_file(path, bytes_max=100) == whole + b"more"
+        await world.disk.mkdir(f"{world.root}/taken")
+        await refused(world.disk.create_file(f"{world.root}/taken", [b"x"]), errno.EISDIR)
+        await refused(world.disk.create_file(f"{world.root}/nowhere/file", [b"x"]), errno.ENOENT)
+        assert [entry.name for entry in await world.disk.list(world.root)] == ["made", "taken"]
 
     run(world, body)
 

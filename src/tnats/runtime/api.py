@@ -343,6 +343,13 @@ class Disk(Protocol):
         A new name is durable only after `sync_dir` of its directory. Raises DiskError (ENOENT, EEXIST, EACCES, ...).
         """
 
+    async def create_file(self, path: str, content: Sequence[Buffer]) -> File:
+        """Make a file that holds `content` from its first moment under `path` on, and open it: temporary name, rename.
+
+        What stands there is replaced. The content is durable after `sync`, the name after `sync_dir`. What fails
+        leaves no temporary file if that can be helped. Live, all of it is one call of a worker.
+        """
+
     async def rename(self, source: str, target: str) -> None:
         """Atomically replace `target`; durable after `sync_dir`."""
 

@@ -129,9 +129,7 @@ class JournalParts:
         for file_size in (max(self._part_bytes, needed), max(self._part_bytes // 16, needed)):
             header = attrs.evolve(header, size=file_size)
             try:
-                file = await segment.create_segment(
-                    self._disk, path, header.area(end), packed, size=file_size, durable=True
-                )
+                file = await segment.create_durable(self._disk, path, header.area(end), packed, size=file_size)
                 break
             except DiskError as exc:
                 if exc.errno not in NO_SPACE:

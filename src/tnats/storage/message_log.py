@@ -88,13 +88,12 @@ class MessageLog(Protocol):
         """`hold` for new messages of one time, at least one, that take the sequences behind the last."""
 
     def write_nowait(self) -> bool:
-        """Write what was held, or much of it, where that can be done without waiting; whether all is written.
-
-        Never fails, as `append`.
+        """Write what was held, or much of it, where that can be done without waiting; whether `write` has nothing left
+        to do. Never fails, as `append`.
         """
 
     async def write(self) -> None:
-        """Write what was held. Never fails, as `append`."""
+        """Write what was held, and prepare for more. Never fails, as `append`."""
 
     def load_nowait(self, sequence: int) -> Message | None:
         """A live message if it can be had without waiting, else None.

@@ -4,7 +4,8 @@ The header stands twice, at 0 and at 4096, each a record of its own. Journal par
 area, the *promise slots*: how far the file is durable, written in turn so that one is always whole. Data starts at
 8192.
 
-A file gets its final name only when its header is durable, so a named file without a readable header is damaged.
+A file gets its final name only when its header is written, and a journal part's, which nothing else vouches for, when
+it is durable: a named part without a readable header is damaged.
 
 `scan` walks a segment's bytes: valid records, single flipped bits undone, ranges that are neither valid nor empty. It
 decides nothing; who owns the segment says what a hole in it means.
@@ -201,28 +202,26 @@ def read_record(
     return found
 
 
-async def create_segment(
-    disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int, durable: bool
-) -> File:
-    """Make a segment file of a header area and its first records. `durable`: content and name are, on return.
+async def create_durable(disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int) -> File:
+    """Make a segment file of `size` bytes with a header area and its first records: content and name are durable.
 
     Raises DiskError; then no file of that name is left behind if that could be helped.
     """
-    await write_temporary(disk, path, area, first, size=size, durable=durable)
+    await write_temporary(disk, path, area, first, size=size)
     try:
         await disk.rename(path + TEMPORARY, path)
-        if durable:
-            await disk.sync_dir(path.rpartition("/")[0])
+        await disk.sync_dir(path.rpartition("/")[0])
     except DiskError:
         await remove_quietly(disk, path + TEMPORARY)
         raise
     return await disk.open(path)
 
 
-async def write_temporary(
-    disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int = 0, durable: bool
-) -> None:
-    """Write what is to be the file `path` under its temporary name. Raises DiskError; then it is not left behind."""
+async def write_temporary(disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int = 0) -> None:
+    """Write what is to be the file `path`, durably, under its temporary name.
+
+    Raises DiskError; then it is not left behind.
+    """
     file = await disk.open(path + TEMPORARY, create=True)
     try:
         if file.size():
@@ -230,8 +229,7 @@ async def write_temporary(
         if size:
             await file.preallocate(size)
         file.pwrite([area, first], 0)
-        if durable:
-            await file.sync()
+        await file.sync()
     except DiskError:
         file.close()
         await remove_quietly(disk, path + TEMPORARY)

@@ -55,8 +55,14 @@ IN_MEMORY = PLACE_MIN
 WRITE_BATCH_MAX = 500
 """Records of one write: a few milliseconds."""
 
-WRITE_NOWAIT_MAX = 4000
-"""Messages written at once by whoever stored them: as many milliseconds as thousands."""
+WRITE_TURN_MAX = 4000
+"""Messages written before others get their turn, where nothing is sealed: as many milliseconds as thousands."""
+
+PREPARE_AT = 8
+"""The next segment is made when this part of the current one is full: small streams need none."""
+
+STRETCH_MAX = 4
+"""So many times its measure a segment may hold, where the next one is not ready in time."""
 
 RUN_MIN = 4
 """Fewer messages are put into the index one by one."""
@@ -114,7 +120,10 @@ class StreamLog:
         self._new_gaps: list[tuple[int, int]] = []
         self._doomed: list[Segment] = []
         """Dead segments that the last checkpoint made superfluous."""
-        self._writing = trio.Lock()
+        self._spare: Segment | None = None
+        """The next segment, prepared: its file is there, and no record in it."""
+        self._preparing = trio.Lock()
+        self._turn_max = WRITE_TURN_MAX if keys is None else WRITE_BATCH_MAX
         self._maintaining = trio.Lock()
         """Held by what moves messages and replaces files: checkpoints, releases, rewriting."""
         self._is_closed = False
@@ -266,62 +275,62 @@ class StreamLog:
         return self._held.bytes
 
     def write_nowait(self) -> bool:
-        if self.trouble is not None or self.keys is not None or self._is_closed or self._writing.locked():
+        if self.trouble is not None or self._is_closed:
             return False
         try:
-            return not self._write_some(WRITE_NOWAIT_MAX)
+            stretched = DATA_START + STRETCH_MAX * (self._options.segment_bytes - DATA_START)
+            return self._write_some(stretched) and not self._wants_spare
         except StorageError as exc:
             self.trouble = exc
             return False
 
     async def write(self) -> None:
-        if self.trouble is None and not self._is_closed:
-            await self._write_messages()
-
-    async def _write_messages(self) -> None:
-        """Write what stands in memory only. Sets `trouble` when that fails."""
-        async with self._writing:
+        if self.trouble is not None or self._is_closed:
+            return
+        await self._write_messages()
+        if self.trouble is None and self._wants_spare:
             try:
-                if self.keys is not None:
-                    await self._write_held()
-                    return
-                while size := self._write_some(max(WRITE_NOWAIT_MAX, self._waiting_count // 2)):
-                    await self._room(size)
-                    await trio.lowlevel.checkpoint()  # others get their turn between batches
+                await self._prepare()
+            except (StoreFull, LogRemoved):
+                pass  # there is room in the current one still; or nobody needs any
             except StorageError as exc:
                 self.trouble = exc
 
-    def _write_some(self, count_max: int) -> int:
-        """Write at most `count_max` messages that stand in memory, as far as they fit into the current segment.
+    async def _write_messages(self) -> None:
+        """Write what stands in memory only. Sets `trouble` when that fails."""
+        try:
+            while not self._write_some(self._options.segment_bytes):
+                await self._make_room(self._next_size())
+                await trio.lowlevel.checkpoint()  # others get their turn between batches
+        except StorageError as exc:
+            self.trouble = exc
 
-        Returns the size of the next record, 0 when there is none. Raises StoreFull, StoreFrozen.
+    def _write_some(self, full_at: int) -> bool:
+        """Write one turn's worth of what stands in memory, as far as segments are ready to take it; whether nothing is
+        left. `full_at`: where the current segment ends if the next one is not ready. Raises StoreFull, StoreFrozen.
         """
-        size = self._next_size()
-        while size and count_max > 0:
-            current = self.current
-            if current is None or DATA_START < current.end > self._options.segment_bytes - size:
-                return size
-            count_max -= self._write_front(current, count_max)
-            size = self._next_size()
-        return size
-
-    @property
-    def _waiting_count(self) -> int:
-        """About how many messages stand in memory. The further behind, the more is written at a time: publishers may
-        bring more between two turns of the writing task than it would write in one, and it would never catch up.
-        """
-        return self.index.last - self._held.first
+        count_max = self._turn_max
+        while (size := self._next_size()) and count_max > 0:
+            end = self._options.segment_bytes
+            if not self._has_room(size, end) and not self._roll_nowait():
+                end = full_at
+                if not self._has_room(size, end):
+                    return False
+            count_max -= self._write_front(count_max, end)
+        return size == 0
 
     def _next_size(self) -> int:
         """Room that the next message in memory takes at most; 0 when there is none."""
         first = self._held.first
         return self.index.size(first) + SIZE_SLACK if first else 0
 
-    def _write_front(self, current: Segment, count_max: int) -> int:
+    def _write_front(self, count_max: int, full_at: int) -> int:
         """Write the first consecutive messages in memory, as many as fit, at least one; returns how many."""
+        current = self.current
+        assert current is not None
         first, contents = self._held.first, self._held.front(count_max)
         sizes = self.index.sizes_of(range(first, first + len(contents)))
-        room = self._options.segment_bytes - current.end
+        room = full_at - current.end
         if sum(sizes) + SIZE_SLACK * len(sizes) > room:
             taken = 0
             for count, size in enumerate(sizes):
@@ -331,27 +340,21 @@ class StreamLog:
                     break
         count = len(contents)
         times_ns = self.index.times_of(range(first, first + count))
-        packed, places = hot.pack_messages(contents, first, times_ns, current.end, current.seed, current.number << 32)
-        try:
-            current.file.pwrite([packed], current.end)  # type: ignore[union-attr]  # the current one is open
-        except DiskError as exc:
-            self._seal_failed(current)
-            raise self._failure(exc) from exc
-        current.end += len(packed)
-        current.is_dirty = True
+        base = current.number << 32
+        if current.cipher is None:
+            packed, places = hot.pack_messages(contents, first, times_ns, current.end, current.seed, base)
+        else:
+            records: list[hot.Record] = [
+                (record.MESSAGE, 0, sequence, time_ns, *content)
+                for sequence, time_ns, content in zip(range(first, first + count), times_ns, contents, strict=True)
+            ]
+            packed, offsets = segment.pack(records, current.end, current.seed, current.end, current.cipher)
+            places = array("Q", [base | offset for offset in offsets])
+        self._put(current, packed)
         current.hold_run(first, count, sum(sizes))
         self.index.move_run(first, places)
         self._held.take(count, sum(sizes))
         return count
-
-    async def _write_held(self) -> None:
-        """Write everything that stands in memory, record by record."""
-        time_of, content_of = self.index.time_ns, self._held.content
-        records: list[hot.Record] = [
-            (record.MESSAGE, 0, sequence, time_of(sequence), *content_of(sequence))
-            for sequence in self._held.sequences()
-        ]
-        await self._write(records, [IN_MEMORY] * len(records))
 
     async def _write(self, records: list[hot.Record], places: list[int]) -> None:
         """Append records to the current segment, rolling as needed.
@@ -361,7 +364,7 @@ class StreamLog:
         position = 0
         extra = 0 if self.keys is None else record.SEALED_BYTES_MAX
         while position < len(records):
-            room = await self._room(record.record_size(*records[position][4:]) + extra)
+            room = await self._make_room(record.record_size(*records[position][4:]) + extra)
             batch: list[hot.Record] = []
             while position < len(records):
                 each = records[position]
@@ -374,23 +377,15 @@ class StreamLog:
                 room -= size
                 batch.append(each)
                 position += 1
-            self._write_batch(batch)
+            if batch:
+                self._write_batch(batch)
             await trio.lowlevel.checkpoint()  # others get their turn between batches
 
     def _write_batch(self, batch: list[hot.Record]) -> None:
-        if not batch:
-            return
         current = self.current
         assert current is not None
-        assert current.file is not None
         packed, offsets = segment.pack(batch, current.end, current.seed, current.end, current.cipher)
-        try:
-            current.file.pwrite([packed], current.end)
-        except DiskError as exc:
-            self._seal_failed(current)
-            raise self._failure(exc) from exc
-        current.end += len(packed)
-        current.is_dirty = True
+        self._put(current, packed)
         move, base = self.index.move, current.number << 32
         for each, offset in zip(batch, offsets, strict=True):
             kind, _, sequence, stamp = each[:4]
@@ -398,16 +393,19 @@ class StreamLog:
                 current.note(sequence, sequence + stamp - 1)
                 continue
             place, size = move(sequence, base | offset)
-            if place == IN_MEMORY:
-                self._held.drop(sequence, size)
-            else:
-                self._let_go(place, size)
+            self._let_go(place, size)
             current.hold(sequence, size)
 
-    def _seal_failed(self, current: Segment) -> None:
-        """Nothing is written behind a failed write: the next record begins a new segment."""
+    def _put(self, current: Segment, packed: bytearray) -> None:
+        """Write behind the end of the current segment. Nothing is written behind a write that failed."""
+        assert current.file is not None
         current.is_dirty = True
-        self.current = None
+        try:
+            current.file.pwrite([packed], current.end)
+        except DiskError as exc:
+            self.current = None
+            raise self._failure(exc) from exc
+        current.end += len(packed)
 
     def _failure(self, exc: DiskError) -> StorageError:
         if exc.errno in NO_SPACE:
@@ -419,22 +417,48 @@ class StreamLog:
         self.trouble = StoreFrozen(f"stream {self.name} takes no more writes until the server is restarted: {exc}")
         return self.trouble
 
-    async def _room(self, size: int) -> int:
-        """Bytes left in the current segment for a record of `size`, after beginning a new one if it does not fit."""
+    def _has_room(self, size: int, full_at: int) -> bool:
+        """Whether a record of `size` fits into the current segment; any does into an empty one."""
         current = self.current
-        if current is not None and current.end > DATA_START and current.end + size > self._options.segment_bytes:
-            footer = record.pack_one(record.FOOTER, offset=current.end, seed=current.seed, index=self.next_number)
-            self.current = None
-            try:
-                assert current.file is not None
-                current.file.pwrite([footer], current.end)
-            except DiskError as exc:
-                raise self._failure(exc) from exc
-            current.end += len(footer)
-            current = None
-        if current is None:
-            current = self.current = await self._create_segment()
-        return self._options.segment_bytes - current.end
+        return current is not None and (current.end == DATA_START or current.end + size <= full_at)
+
+    async def _make_room(self, size: int) -> int:
+        """Bytes left in the current segment for a record of `size`, after beginning a new one if it does not fit."""
+        full_at = self._options.segment_bytes
+        while not self._has_room(size, full_at):
+            if not self._roll_nowait():
+                await self._prepare()
+        assert self.current is not None
+        return full_at - self.current.end
+
+    def _roll_nowait(self) -> bool:
+        """Begin the next segment, if it is prepared; whether it is. Raises StoreFull, StoreFrozen."""
+        spare = self._spare
+        if spare is None:
+            return False
+        current = self.current
+        if current is not None:
+            self._put(
+                current, record.pack_one(record.FOOTER, offset=current.end, seed=current.seed, index=spare.number)
+            )
+        self.segments[spare.number] = self.current = spare
+        self._spare = None
+        return True
+
+    @property
+    def _wants_spare(self) -> bool:
+        """Whether the next segment should be made: in time for nobody to wait for it when the current one is full."""
+        current = self.current
+        if self._spare is not None or current is None:
+            return False
+        return (current.end - DATA_START) * PREPARE_AT > self._options.segment_bytes - DATA_START
+
+    async def _prepare(self) -> None:
+        """Have the next segment ready. Raises StoreFull, StoreFrozen, LogRemoved."""
+        async with self._preparing:
+            if self._spare is None:
+                self._check_open()
+                self._spare = await self._create_segment()
 
     async def _create_segment(self) -> Segment:
         number = self.next_number
@@ -443,13 +467,11 @@ class StreamLog:
         header = SegmentHeader(segment.STREAM, number, self.name, self._store_id, seed, self._clock.wall_ns())
         header, cipher = segment.new_header(header, self.keys)
         try:
-            file = await segment.create_segment(self._disk, path, header.area(), b"", size=0, durable=False)
+            file = await self._disk.create_file(path, [header.area()])
         except DiskError as exc:
             raise self._failure(exc) from exc
         self.next_number += 1
-        created = Segment(number, path, seed, DATA_START, file, is_dirty=True, is_new=True, cipher=cipher)
-        self.segments[number] = created
-        return created
+        return Segment(number, path, seed, DATA_START, file, is_dirty=True, is_new=True, cipher=cipher)
 
     # -------------------------------------------------------------- removing
 
@@ -644,14 +666,13 @@ class StreamLog:
         state = (self.index.start, self.index.last, self.index.messages, self.index.bytes)
         self._noted_start = self.index.start
         try:
-            async with self._writing:
-                await self._compact()
-                doomed = await self._write_removals()
+            await self._compact()
+            doomed = await self._write_removals()
         except DiskError as exc:
             self.trouble = self._failure(exc)
             raise self.trouble from exc
         current = self.current
-        durable = (self.next_number, 0) if current is None else (current.number, current.end)
+        durable = (max(self.segments, default=0) + 1, 0) if current is None else (current.number, current.end)
         await self._sync_segments(doomed)
         self._doomed += [each for each in doomed if each not in self._doomed]
         return NOTE.pack(*state, *durable)
@@ -684,12 +705,11 @@ class StreamLog:
 
         Should the node die now, the journal still has the removals, since no checkpoint is past them.
         """
-        async with self._writing:
-            for each in self.segments.values():
-                if each.live == 0 and each is not self.current and each not in self._doomed:
-                    self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
-                    self._doomed.append(each)
-            found = bool(self._doomed)
+        for each in self.segments.values():
+            if each.live == 0 and each is not self.current and each not in self._doomed:
+                self._new_gaps += self.index.absent(each.lowest, each.highest, REMOVED)
+                self._doomed.append(each)
+        found = bool(self._doomed)
         await self._release()
         return found
 
@@ -788,12 +808,11 @@ class StreamLog:
 
     @property
     def stale_segments(self) -> list[Segment]:
-        """Sealed segments that are to be written anew."""
+        """Sealed segments that are to be written anew, under a new key also those that have no message any more."""
         return [
             each
             for each in self.segments.values()
-            if (each.is_stale or each.is_packed != self.is_packing)
-            and each.live
+            if (each.is_stale or (each.live and each.is_packed != self.is_packing))
             and each is not self.current
             and not each.is_damaged
             and each not in self._doomed
@@ -840,9 +859,12 @@ class StreamLog:
 
     async def close(self) -> None:
         self._is_closed = True
-        async with self._maintaining, self._writing:  # what is under way comes to its end
+        async with self._maintaining, self._preparing:  # what is under way comes to its end
             for each in self.segments.values():
                 each.close()
+            if self._spare is not None:
+                self._spare.close()
+                await segment.remove_quietly(self._disk, self._spare.path)
 
 
 def _sizes_of(messages: Sequence[Content]) -> Sequence[int]:

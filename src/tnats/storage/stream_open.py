@@ -108,6 +108,10 @@ class _Opening:
         if header is not None and not self.is_ours(header, number):
             log.foreign.append(path)
             header = None
+        if header is not None and len(data) == segment.DATA_START and not self.readonly:
+            file.close()
+            await self.disk.unlink(path)  # it was prepared for a run that ended before it was needed
+            return
         seed = header.seed if header is not None else 0
         is_unsure = number >= self.durable[0]
         holder = log.segments[number] = Segment(
@@ -127,7 +131,7 @@ class _Opening:
             else:
                 is_open_end = found
                 self.write_again(holder, file, data)
-        if number + 1 == log.next_number and is_open_end and not self.readonly and not holder.is_stale:
+        if len(log.segments) == 1 and is_open_end and not self.readonly and not holder.is_stale:  # the newest one
             log.current = holder
             return
         file.close()

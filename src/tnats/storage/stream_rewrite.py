@@ -61,7 +61,7 @@ class Rewrite:
         if header.is_packed:
             items = await self._pack(items)
         body = await self._layout(items, header, cipher)
-        await segment.write_temporary(self.disk, self.holder.path, header.area(), body, durable=True)
+        await segment.write_temporary(self.disk, self.holder.path, header.area(), body)
         try:
             await self.disk.rename(self.holder.path + segment.TEMPORARY, self.holder.path)
         except DiskError:

@@ -18,6 +18,7 @@ from tnats.client import Client, connect
 from tnats.jetstream import service
 from tnats.runtime.sim.disk_faults import DiskFault, Fail
 from tnats.runtime.sim.disk_image import CrashPolicy
+from tnats.storage.segment import DATA_START
 from tnats.storage.store import StoreOptions
 from tnats.storage.stream_log import StreamLogOptions
 
@@ -63,7 +64,9 @@ async def checkpoint(stage: Stage) -> None:
 
 
 def segments(stage: Stage) -> list[str]:
-    return [path for path in stage.machine.drive.image.walk(STORE) if path.endswith(".seg")]
+    """Those with records in them."""
+    image = stage.machine.drive.image
+    return [path for path in image.walk(STORE) if path.endswith(".seg") and image.size(image.file(path)) > DATA_START]
 
 
 @FORMS

@@ -1,25 +1,29 @@
-"""The writing task of a stream log beside publishers that never pause."""
+"""How a stream log writes beside publishers that never pause."""
 
 from __future__ import annotations
 
+import errno
+
+import pytest
 import trio
 
 from tnats.harness.sim.storage import StepClock
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.storage.stream_log import WRITE_NOWAIT_MAX, StreamLogOptions
+from tnats.runtime.sim.disk_faults import DiskFault, Fail
+from tnats.storage.errors import StoreFrozen
+from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 
-TURNS = 40
-RUN = [(b"subject", b"", bytes(20))] * (3 * WRITE_NOWAIT_MAX)
-"""What comes between two turns of the writing task: more than one write of it takes."""
+SEGMENT_BYTES = 64 * 1024
+RUN = [(b"subject", b"", bytes(20))] * 200
 
 
-async def test_what_waits_in_memory_stays_bounded_however_much_comes_in_a_turn() -> None:
-    """Publishers that bring three writes' worth each turn leave a few turns' worth unwritten, not all they brought."""
+async def new_log() -> tuple[SimDrive, StreamLog]:
     rng = stream(1, "pass")
     clock = StepClock(1)
-    disk = SimDisk(SimDrive(rng), clock)  # type: ignore[arg-type]
+    drive = SimDrive(rng)
+    disk = SimDisk(drive, clock)  # type: ignore[arg-type]
     log = await open_stream_log(
         disk,
         clock,  # type: ignore[arg-type]
@@ -27,18 +31,70 @@ async def test_what_waits_in_memory_stays_bounded_however_much_comes_in_a_turn()
         "/stream",
         name="s",
         store_id=bytes(16),
-        options=StreamLogOptions(segment_bytes=1 << 30),
+        options=StreamLogOptions(segment_bytes=SEGMENT_BYTES),
     )
+    return drive, log
+
+
+async def test_nothing_waits_in_memory_while_the_next_segment_is_prepared_in_time() -> None:
+    """Whoever lets `write` run when `write_nowait` asks for it never sees a message left over, over many segments."""
+    drive, log = await new_log()
     log.hold_run(1, RUN)
-    one_turn_bytes = log.unwritten_bytes
-    await log.write()  # its file is there from now on
-    async with trio.open_nursery() as nursery:
+    await log.write()
+    turns = 100
+    for _ in range(turns):
         log.hold_run(1, RUN)
-        nursery.start_soon(log.write)
-        for _ in range(TURNS):
-            await trio.lowlevel.checkpoint()
+        has_more = not log.write_nowait()
+        assert log.unwritten_bytes == 0
+        if has_more:
+            await log.write()
+    assert log.index.messages == (turns + 1) * len(RUN)
+    assert sum(path.endswith(".seg") for path in drive.image.walk("/stream")) > turns * len(RUN) * 64 // SEGMENT_BYTES
+    await log.close()
+
+
+async def test_what_comes_while_a_segment_is_made_is_written_behind_it() -> None:
+    """Making a segment takes the disk long: others hold and write as they like, and all of it is there in the end."""
+    _, log = await new_log()
+    async with trio.open_nursery() as nursery:
+        for _ in range(50):
             log.hold_run(1, RUN)
-            assert log.unwritten_bytes <= 4 * one_turn_bytes
+            if not log.write_nowait():
+                nursery.start_soon(log.write)
+            if log.index.messages % (7 * len(RUN)) == 0:
+                await trio.lowlevel.checkpoint()
     assert log.unwritten_bytes == 0
-    assert log.index.messages == (TURNS + 2) * len(RUN)
+    for sequence in range(1, 50 * len(RUN) + 1, 97):
+        assert (await log.load(sequence)).payload == RUN[0][2]
+    await log.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+async def test_a_spare_segment_that_cannot_be_made(code: int) -> None:
+    """With no room for it, writing goes on as long as the present segment has room, and the messages behind it wait
+    until there is some; any other failure is one of the disk, and ends the log's writing.
+    """
+    drive, log = await new_log()
+    log.hold_run(1, RUN)
+    await log.write()
+    fault = DiskFault(("create",), Fail(code))
+    drive.faults.append(fault)
+    while not fault.fired:
+        log.hold_run(1, RUN)
+        assert not log.unwritten_bytes or log.trouble is None
+        if not log.write_nowait():
+            await log.write()
+    if code == errno.EIO:
+        assert isinstance(log.trouble, StoreFrozen)
+        await log.close()
+        return
+    assert log.trouble is None
+    while log.trouble is None:
+        log.hold_run(1, RUN)
+        await log.write()
+    assert 0 < log.unwritten_bytes < 2 * sum(30 + 7 + 20 for _ in RUN)
+    drive.faults.clear()
+    await log.checkpoint()
+    assert log.trouble is None
+    assert log.unwritten_bytes == 0
     await log.close()

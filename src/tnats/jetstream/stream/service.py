@@ -407,7 +407,7 @@ class StreamService:
         if self._keeps_time:
             self._set_timer()
         log = self.store.log
-        if log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not self._is_writing and not log.write_nowait():
+        if log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not log.write_nowait() and not self._is_writing:
             self._is_writing = True
             self.host.spawn(self._write)
 

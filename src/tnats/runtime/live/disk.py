@@ -71,6 +71,10 @@ class LiveDisk:
         descriptor = await self.call("open", path, lambda: os.open(path, flags | os.O_CLOEXEC, mode))
         return LiveFile(self, path, descriptor)
 
+    async def create_file(self, path: str, content: Sequence[Buffer]) -> LiveFile:
+        descriptor = await self.call("create", path, lambda: make_file(path, content))
+        return LiveFile(self, path, descriptor)
+
     async def rename(self, source: str, target: str) -> None:
         await self.call("rename", source, lambda: os.replace(source, target))
 
@@ -281,6 +285,23 @@ class LiveFile:
             self._closed = True
             if not self._calls:
                 os.close(self._descriptor)
+
+
+def make_file(path: str, content: Sequence[Buffer]) -> int:
+    """The descriptor of a new file with this content, which was written before it got its name. Raises OSError."""
+    temporary = path + ".tmp"
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        rest = memoryview(b"".join(content))
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.replace(temporary, path)
+    except OSError:
+        os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return descriptor
 
 
 def reserve(descriptor: int, start: int, end: int) -> None:

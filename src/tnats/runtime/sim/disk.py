@@ -177,6 +177,23 @@ class SimDisk:
         self.drive.opened[number] = self.drive.opened.get(number, 0) + 1
         return SimFile(self, path, number, readonly=readonly)
 
+    async def create_file(self, path: str, content: Sequence[Buffer]) -> SimFile:
+        temporary = path + ".tmp"
+        file = await self.open(temporary, create=True)
+        try:
+            if file.size():
+                await file.truncate(0)
+            file.pwrite(content, 0)
+            await self.rename(temporary, path)
+        except BaseException as exc:
+            file.close()
+            if isinstance(exc, DiskError):
+                with suppress(DiskError):
+                    await self.unlink(temporary)
+            raise
+        file.path = path
+        return file
+
     async def rename(self, source: str, target: str) -> None:
         await self._name_call("rename", source, "rename", lambda: self.drive.image.rename(source, target))
 
@@ -271,14 +288,10 @@ class SimFile:
 
     def __init__(self, disk: SimDisk, path: str, number: int, *, readonly: bool) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._number = number
         self._readonly = readonly
         self._closed = False
-
-    @property
-    def path(self) -> str:
-        return self._path
 
     def size(self) -> int:
         self._check("ask for the size of")
@@ -288,7 +301,7 @@ class SimFile:
         self._check("write", changing=True)
         drive = self._disk.drive
         data = b"".join(buffers)
-        effect, delay = self._disk.begin("write", self._path, verb="write")
+        effect, delay = self._disk.begin("write", self.path, verb="write")
         self._disk.stall(drive.latency_ns(drive.timing.write_ns, len(data), delay))
         self._disk.check_alive()
         number = self._number
@@ -296,7 +309,7 @@ class SimFile:
         room = max(0, drive.capacity_bytes - drive.image.used_bytes - max(0, offset - self.size()))
         if isinstance(effect, Fail):
             drive.image.write(number, data[: min(effect.written, room)], offset)
-            raise disk_error("write", self._path, effect.errno)
+            raise disk_error("write", self.path, effect.errno)
         if isinstance(effect, Lose):
             return
         if isinstance(effect, Flip) and data:
@@ -307,7 +320,7 @@ class SimFile:
         grown = offset + len(data) - drive.image.size(number)
         if grown > room:
             drive.image.write(number, data[: max(0, len(data) - grown + room)], offset)
-            raise disk_error("write", self._path, errno.ENOSPC)
+            raise disk_error("write", self.path, errno.ENOSPC)
         drive.image.write(number, data, offset)
 
     def pread_cached(self, count: int, offset: int) -> bytes | None:
@@ -316,12 +329,12 @@ class SimFile:
         if drive.cold and drive.rng.random() < drive.cold:
             return None
         self._disk.check_alive()
-        effect, _ = drive.meet("read", self._path)
+        effect, _ = drive.meet("read", self.path)
         return None if isinstance(effect, Fail) else self._read(count, offset, effect)
 
     async def pread(self, count: int, offset: int) -> bytes:
         self._check("read")
-        effect, delay = self._disk.begin("read", self._path, verb="read")
+        effect, delay = self._disk.begin("read", self.path, verb="read")
         opened = self._disk.drive.opened
         opened[self._number] = opened.get(self._number, 0) + 1  # a close meanwhile waits for the end of the call
         try:
@@ -346,20 +359,20 @@ class SimFile:
     async def _resize(self, verb: str, size: int) -> None:
         self._check(verb, changing=True)
         drive = self._disk.drive
-        _, delay = self._disk.begin("resize", self._path, verb=verb)
+        _, delay = self._disk.begin("resize", self.path, verb=verb)
         await self._disk.take(drive.timing.name_ns, 0, delay)
         if size > self.size() and drive.image.used_bytes + size - self.size() > drive.capacity_bytes:
-            raise disk_error(verb, self._path, errno.ENOSPC)
+            raise disk_error(verb, self.path, errno.ENOSPC)
         drive.image.resize(self._number, size)
 
     def begin_sync(self) -> SimSyncing:
         self._check("sync", changing=True)
         drive = self._disk.drive
         before = drive.image.operation_count
-        effect, delay = self._disk.begin("sync", self._path, verb="sync")
+        effect, delay = self._disk.begin("sync", self.path, verb="sync")
         start_ns = max(self._disk.clock.mono_ns(), drive.sync_free_at_ns)
         drive.sync_free_at_ns = start_ns + drive.latency_ns(drive.timing.sync_ns, 0, delay)
-        return SimSyncing(self._disk, self._path, self._number, before, effect, drive.sync_free_at_ns)
+        return SimSyncing(self._disk, self.path, self._number, before, effect, drive.sync_free_at_ns)
 
     async def sync(self) -> None:
         await self.begin_sync().wait()
@@ -375,7 +388,7 @@ class SimFile:
     def _check(self, verb: str, *, changing: bool = False) -> None:
         self._disk.check_alive()
         if self._closed or (changing and self._readonly):
-            raise disk_error(verb, self._path, errno.EBADF)
+            raise disk_error(verb, self.path, errno.EBADF)
 
 
 @attrs.frozen

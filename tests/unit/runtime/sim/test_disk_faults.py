@@ -371,3 +371,27 @@ def test_the_same_seed_repeats() -> None:
     first, second = run(body), run(body)
     assert first.stalled_ns == second.stalled_ns
     assert first.after_crash() == second.after_crash()
+
+
+def test_creating_a_file_is_three_operations() -> None:
+    """Rules and power losses meet each of them; an old file of the name is whole until the new one takes its place."""
+
+    async def body(bench: Bench) -> None:
+        await bench.disk.write_file("/f", b"old")
+        seen: list[tuple[str, str, bytes]] = []
+        bench.drive.observer = lambda kind, path: seen.append((kind, path, bench.drive.image.content("/f")))
+        file = await bench.disk.create_file("/f", [b"new"])
+        bench.drive.observer = None
+        assert seen == [("create", "/f.tmp", b"old"), ("write", "/f.tmp", b"old"), ("rename", "/f.tmp", b"old")]
+        assert bench.after_crash() == {"/f": b"old"}
+        assert bench.after_crash(CrashPolicy.LAZYFS) == {"/f": b""}
+        assert bench.after_crash(CrashPolicy.ALL) == {"/f": b"new"}
+        file.close()
+        for kind in ("create", "write", "rename"):
+            bench.fault(DiskFault((kind,), Fail(errno.EIO)))
+            with fails(errno.EIO):
+                await bench.disk.create_file("/f", [b"newer"])
+            assert bench.disk.open_count == 0
+            assert [entry.name for entry in await bench.disk.list("/")] == ["f"]
+
+    run(body)
