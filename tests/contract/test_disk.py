@@ -268,3 +268,23 @@ def test_many_syncs_at_once(world: World) -> None:
         assert sorted(finished) == list(range(10))
 
     run(world, body)
+
+
+def test_a_sync_that_was_begun(world: World) -> None:
+    """Syncs that were begun one behind the other both end, with a write between them; a closed file begins none."""
+
+    async def body(world: World) -> None:
+        file = await world.disk.open(f"{world.root}/begun", create=True)
+        file.pwrite([b"before"], 0)
+        first = file.begin_sync()
+        file.pwrite([b" after"], 6)
+        second = file.begin_sync()
+        await first.wait()
+        await second.wait()
+        assert await file.pread(20, 0) == b"before after"
+        file.close()
+        with pytest.raises(DiskError) as caught:
+            file.begin_sync()
+        assert caught.value.errno == errno.EBADF
+
+    run(world, body)

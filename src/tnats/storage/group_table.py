@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tnats.storage import hot, record
 from tnats.storage.group import Group
+from tnats.storage.record import ENTRY
 from tnats.storage.recover import GroupState, PartSummary, Recovery
 
 
@@ -65,19 +66,20 @@ class GroupTable:
         """Records stand in `part` at these offsets for good: they count."""
         place = part.number << 32
         tops = part.tops
-        for each, offset in zip(records, offsets, strict=True):
-            kind, number, index = each[:3]
-            group = self._by_number.get(number)
+        groups = self._by_number
+        for (kind, number, index, _, _, _, body), offset in zip(records, offsets, strict=True):
+            group = groups.get(number)
             if group is None:
                 continue
             state = group.state
-            if kind == record.ENTRY:
+            if kind == ENTRY:
                 state.add(index, place | offset)
-                tops[number] = max(index, tops.get(number, 0))
+                if index > tops.get(number, 0):
+                    tops[number] = index
             elif kind == record.GROUP:
                 state.raise_floor(index)
-                state.note = bytes(each[6])
+                state.note = bytes(body)
                 state.state_at = part.number
             elif kind == record.DROP:
-                del self._by_number[number]
+                del groups[number]
                 self._by_name.pop(group.name, None)

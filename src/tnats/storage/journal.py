@@ -49,8 +49,8 @@ from tnats.storage.journal_part import JournalPart
 from tnats.storage.journal_parts import JournalParts
 from tnats.storage.recover import PartSummary, Recovery
 
-ENTRY_BYTES_MORE_MAX = hot.HEADER_SIZE + 8 + record.SEALED_BYTES_MAX
-"""An entry takes at most so much more than its body."""
+RECORD_BYTES_MORE_MAX = hot.HEADER_SIZE + 8
+"""A record takes at most so much more than its key, head and body; and SEALED_BYTES_MAX if it is encrypted."""
 
 
 @attrs.define
@@ -96,7 +96,7 @@ class Journal:
         self.directory = parts.directory
         self._clock = clock
         self._options = options
-        self._bytes_more_max = record.SEALED_BYTES_MAX if is_encrypted else 0
+        self._bytes_more_max = RECORD_BYTES_MORE_MAX + (record.SEALED_BYTES_MAX if is_encrypted else 0)
         self._groups = GroupTable(recovery, lambda state: Group(self, state))
         self.damaged_bytes = recovery.damaged_bytes
         """How much of the journal could not be read when it was opened."""
@@ -170,9 +170,9 @@ class Journal:
             raise self.frozen
         if group.is_dropped:
             raise LogRemoved(f"log {group.name} in {self.directory} is removed")
-        size = self._bytes_more_max * len(records)
+        size = 0
         for _, _, _, _, key, head, body in records:
-            size += record.record_size(key, head, body)
+            size += len(key) + len(head) + len(body) + self._bytes_more_max
         if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
@@ -220,7 +220,7 @@ class Journal:
             or self.frozen is not None
             or not state.state_at
             or group.is_dropped
-            or len(body) + ENTRY_BYTES_MORE_MAX > part.room(may_use_reserve=False)
+            or len(body) + self._bytes_more_max > part.room(may_use_reserve=False)
         ):
             return False
         index = group.proposed + 1

@@ -67,9 +67,11 @@ class GroupState:
         if index > self.last + 1:
             self.skip(index - 1)
         if index == self.last + 1:
-            if not self.runs or self.runs[-1][0] + len(self.runs[-1][1]) != index:
-                self.runs.append((index, array("Q")))
-            self.runs[-1][1].append(place)
+            first, places = self.runs[-1] if self.runs else (0, array("Q"))
+            if first + len(places) != index:
+                places = array("Q")
+                self.runs.append((index, places))
+            places.append(place)
             self.last = index
         elif self.place(index):
             first, places = next(run for run in reversed(self.runs) if run[0] <= index)

@@ -264,12 +264,8 @@ class LiveFile:
 
     def begin_sync(self) -> LiveSyncing:
         self._check("sync")
-        try:
-            syncing = LiveSyncing(self, self._descriptor, self._disk.sync_thread)
-        except OSError as exc:
-            raise disk_error("sync", self._path, exc.errno or errno.EIO) from exc
         self._calls += 1
-        return syncing
+        return self._disk.sync_thread.begin(self, self._descriptor)
 
     def end_sync(self, error: OSError | None) -> None:
         """A sync has ended. Raises DiskError if it failed."""
@@ -340,27 +336,33 @@ class LiveLock:
 
 
 class LiveSyncing:
-    """An fdatasync on its way to the sync thread and back. Raises OSError when no eventfd is to be had."""
+    """An fdatasync on its way to the sync thread and back."""
 
-    __slots__ = ("_file", "_thread", "descriptor", "done", "error")
+    __slots__ = ("_file", "_thread", "descriptor", "done", "error", "event")
 
     def __init__(self, file: LiveFile, descriptor: int, thread: SyncThread) -> None:
         self._file = file
         self._thread = thread
         self.descriptor = descriptor
-        self.done = thread.take_event()
-        """An eventfd, readable when the call has ended."""
+        self.event = thread.take_event()
+        """An eventfd, readable when the call has ended; -1 where no descriptor is to be had."""
+        self.done = trio.Event() if self.event < 0 else None
         self.error: OSError | None = None
-        thread.begin(self)
 
     async def wait(self) -> None:
         try:
-            await trio.lowlevel.wait_readable(self.done)
+            await self._wait_done()
         except trio.Cancelled:  # the call goes on, and what it needs must outlive it; the next checkpoint is cancelled
             with trio.CancelScope(shield=True):
-                await trio.lowlevel.wait_readable(self.done)
-        self._thread.give_back(self.done)
+                await self._wait_done()
+        self._thread.give_back(self.event)
         self._file.end_sync(self.error)
+
+    async def _wait_done(self) -> None:
+        if self.done is None:
+            await trio.lowlevel.wait_readable(self.event)
+        else:
+            await self.done.wait()
 
 
 class SyncThread:
@@ -369,21 +371,30 @@ class SyncThread:
     def __init__(self) -> None:
         self._requests: queue.SimpleQueue[LiveSyncing | None] = queue.SimpleQueue()
         self._idle_events: list[int] = []
+        self._token = trio.lowlevel.current_trio_token()
         threading.Thread(target=self._work, name="tnats-sync", daemon=True).start()
         trio.lowlevel.spawn_system_task(self._end_with_run, name="tnats-sync-end")
 
     def take_event(self) -> int:
-        """An eventfd that is not set. Raises OSError."""
-        return self._idle_events.pop() if self._idle_events else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        """An eventfd that is not set; -1 if there is none and none can be made."""
+        if self._idle_events:
+            return self._idle_events.pop()
+        try:
+            return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError:
+            return -1
 
     def give_back(self, event: int) -> None:
         """Take a set eventfd back for another call."""
-        os.eventfd_read(event)
-        self._idle_events.append(event)
+        if event >= 0:
+            os.eventfd_read(event)
+            self._idle_events.append(event)
 
-    def begin(self, syncing: LiveSyncing) -> None:
+    def begin(self, file: LiveFile, descriptor: int) -> LiveSyncing:
         """Put a call in line."""
+        syncing = LiveSyncing(file, descriptor, self)
         self._requests.put(syncing)
+        return syncing
 
     def _work(self) -> None:
         while (syncing := self._requests.get()) is not None:
@@ -391,7 +402,11 @@ class SyncThread:
                 os.fdatasync(syncing.descriptor)
             except OSError as exc:
                 syncing.error = exc
-            os.eventfd_write(syncing.done, 1)
+            if syncing.done is None:
+                os.eventfd_write(syncing.event, 1)
+            else:
+                with suppress(trio.RunFinishedError):
+                    self._token.run_sync_soon(syncing.done.set)  # a longer way
 
     async def _end_with_run(self) -> None:
         try:
