@@ -7,6 +7,7 @@ classes share one of each.
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,13 @@ else:
         """
 
         def make(cls: type) -> type:
-            made = attrs.define(cls, eq=False, repr=False, **options)
-            if repr and "__repr__" not in cls.__dict__:
-                made.__repr__ = _repr
-            if eq and "__eq__" not in cls.__dict__ and not issubclass(cls, BaseException):
-                _compare_by_value(made, is_key=options.get("frozen", False))
-            return made
+            own = cls.__dict__
+            if repr and "__repr__" not in own:
+                cls.__repr__ = _repr
+            if eq and "__eq__" not in own and not issubclass(cls, BaseException):
+                cls.__eq__ = _is_equal
+                cls.__hash__ = _hash if options.get("frozen") else None
+            return attrs.define(cls, eq=False, repr=False, **options)
 
         return make if cls is None else make(cls)
 
@@ -43,12 +45,22 @@ def _repr(record: Any) -> str:
     return f"{type(record).__qualname__.rpartition('>.')[2]}({', '.join(fields)})"
 
 
-def _compare_by_value(made: Any, *, is_key: bool) -> None:
-    names = [field.name for field in attrs.fields(made) if field.eq]
-    values = attrgetter(*names) if names else type
+_values: dict[type, Callable[[Any], Any]] = {}
+"""By class, what gives the values that decide whether two records are equal: found out when first asked for."""
 
-    def is_equal(record: Any, other: Any) -> Any:
-        return values(record) == values(other) if type(other) is type(record) else NotImplemented
 
-    made.__eq__ = is_equal
-    made.__hash__ = (lambda record: hash(values(record))) if is_key else None
+def _values_of(record: Any) -> Any:
+    kind = type(record)
+    found = _values.get(kind)
+    if found is None:
+        names = [field.name for field in attrs.fields(kind) if field.eq]
+        found = _values[kind] = attrgetter(*names) if names else type
+    return found(record)
+
+
+def _is_equal(record: Any, other: Any) -> Any:
+    return _values_of(record) == _values_of(other) if type(other) is type(record) else NotImplemented
+
+
+def _hash(record: Any) -> int:
+    return hash(_values_of(record))

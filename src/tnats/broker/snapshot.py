@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tnats.broker.account import Account, Traffic
+from tnats.records import frozen
 from tnats.subjects.sublist import SublistStats
 from tnats.subjects.tokens import to_text
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket", "MQTT": "mqtt", "MQTT_WS": "mqtt", "IN_PROCESS": "nats"}
 
 
-@attrs.frozen
+@frozen
 class SubscriptionSnapshot:
     """One subscription of a client."""
 
@@ -35,7 +36,7 @@ class SubscriptionSnapshot:
     account: str
 
 
-@attrs.frozen
+@frozen
 class ConnectionSnapshot:
     """One client connection, open or closed."""
 
@@ -68,7 +69,7 @@ class ConnectionSnapshot:
     """Filled for closed connections, and on request."""
 
 
-@attrs.frozen
+@frozen
 class BrokerSnapshot:
     """Counters for /varz."""
 

@@ -33,6 +33,7 @@ import attrs
 import trio
 
 from tnats.errors import TnatsError
+from tnats.records import frozen
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ class Chance(Protocol):
 # ------------------------------------------------------------------ network
 
 
-@attrs.frozen
+@frozen
 class TlsCertificate:
     """A certificate chain, leaf first, and the key of its leaf; both PEM."""
 
@@ -121,7 +122,7 @@ class TlsCertificate:
     key: str = attrs.field(repr=False)
 
 
-@attrs.frozen
+@frozen
 class TlsOptions:
     """How one side of TLS shows itself and what it demands of the other."""
 
@@ -145,7 +146,7 @@ class TlsContext(Protocol):
     def server_side(self) -> bool: ...
 
 
-@attrs.frozen
+@frozen
 class TlsSession:
     """What a handshake came to."""
 
@@ -325,7 +326,7 @@ class DirectoryLock(Protocol):
     def release(self) -> None: ...
 
 
-@attrs.frozen
+@frozen
 class DirectoryEntry:
     """One name in a directory listing."""
 
@@ -463,7 +464,7 @@ class Process(Protocol):
         """Changes when the machine lost power or rebooted since: unsynced data of an earlier boot may be gone."""
 
 
-@attrs.frozen
+@frozen
 class Runtime:
     """One node's world, handed to `tnats.server.compose.build` and from there inward."""
 

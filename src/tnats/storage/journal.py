@@ -40,6 +40,7 @@ from tnats.limits import (
     JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_UNSYNCED_BYTES_MAX,
 )
+from tnats.records import define
 from tnats.runtime.api import Buffer, Clock, DiskError
 from tnats.storage import hot, record
 from tnats.storage.errors import NO_SPACE, LogRemoved, StorageError, StoreBusy, StoreFrozen, StoreFull
@@ -53,14 +54,14 @@ RECORD_BYTES_MORE_MAX = hot.HEADER_SIZE + 8
 """A record takes at most so much more than its key, head and body; and SEALED_BYTES_MAX if it is encrypted."""
 
 
-@attrs.define
+@define
 class JournalOptions:
     part_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=attrs.validators.le(JOURNAL_PART_BYTES_MAX))
     sync_interval_ns: int = 0
     """0: entries are acknowledged when durable. Otherwise at once, and power loss may take the last interval."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Append:
     """What one call of `enqueue` put in line."""
 
@@ -71,7 +72,7 @@ class _Append:
     frees_space: bool
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Batch:
     """What is written and synced in one go."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from tnats.records import frozen
 from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFull
@@ -27,7 +28,7 @@ READ_RUN_BYTES = 4 * 1024 * 1024
 """What is read at a time when a group's entries are replayed."""
 
 
-@attrs.frozen
+@frozen
 class OpenPart:
     """A part as it is open for reading."""
 

@@ -10,14 +10,13 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-import attrs
-
+from tnats.records import define
 from tnats.storage.errors import StorageError
 from tnats.storage.index import MessageIndex
 from tnats.storage.record import Finding
 
 
-@attrs.define(slots=True)
+@define
 class Message:
     """One stored message. `headers` is the whole header block, or empty."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.records import define
 from tnats.storage import hot, record, segment
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader
@@ -34,7 +35,7 @@ MISSING_PART_BYTES = 64 * 1024 * 1024
 """What a part that is not there at all is taken to have held."""
 
 
-@attrs.define
+@define
 class GroupState:
     """One group of a journal: the part of its log that the journal holds.
 
@@ -113,7 +114,7 @@ def subtract(ranges: list[tuple[int, int]], value: int) -> list[tuple[int, int]]
     return result
 
 
-@attrs.define
+@define
 class PartContent:
     """One part as read from the disk; `header` is None when it is unreadable."""
 
@@ -127,7 +128,7 @@ class PartContent:
     """Offset and right bytes of header copies that are not as they should be."""
 
 
-@attrs.define
+@define
 class PartSummary:
     """What later has to be known of an old part."""
 
@@ -141,7 +142,7 @@ class PartSummary:
     corrected: list[tuple[int, int]] = attrs.field(factory=list)
 
 
-@attrs.define
+@define
 class Recovery:
     """The outcome."""
 
@@ -171,7 +172,7 @@ def recover(parts: list[PartContent], directory: str) -> Recovery:
     return replay.finish()
 
 
-@attrs.define
+@define
 class _PartScan:
     scan: segment.Scan
     seal: int | None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tnats.records import define, frozen
 from tnats.runtime.api import Disk, DiskError, File
 from tnats.storage import hot, record
 from tnats.storage.errors import StoreRefused
@@ -50,7 +51,7 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 _ZEROS = bytes(64 * 1024)
 
 
-@attrs.frozen
+@frozen
 class SegmentHeader:
     """Who a segment belongs to. `seed` is drawn for each file and enters every checksum in it."""
 
@@ -280,7 +281,7 @@ READ_SIZE = 1024
 CORRECTION_SIZE = 1024 * 1024
 
 
-@attrs.define
+@define
 class Scan:
     """What stands in a segment."""
 

@@ -30,6 +30,7 @@ import attrs
 import trio
 
 from tnats.limits import STREAM_OPEN_SEGMENTS_MAX, STREAM_REWRITE_BYTES_MAX
+from tnats.records import define
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, LogRemoved, StorageError, StoreFrozen, StoreFull
@@ -76,7 +77,7 @@ NOTE = struct.Struct("<QQQQQQ")
 was ever written is durable."""
 
 
-@attrs.define
+@define
 class StreamLogOptions:
     segment_bytes: int = 8 * 1024 * 1024
     compact_below: float = 0.5

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from tnats.records import define
 from tnats.runtime.api import Disk, DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.index import REMOVED, MessageIndex
@@ -37,7 +38,7 @@ Item = tuple[hot.Record, int]
 """A record that goes over, and the offset where the live message stood; 0 for other records."""
 
 
-@attrs.define
+@define
 class Rewrite:
     """One segment on its way. `pending`: ranges of sequences whose removal may not be durable."""
 

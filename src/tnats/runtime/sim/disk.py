@@ -19,9 +19,8 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import attrs
-
 from tnats.errors import NodeKilled
+from tnats.records import define, frozen
 from tnats.runtime.api import Buffer, Clock, DirectoryEntry, DiskError, StoreLocked
 from tnats.runtime.disk_errors import disk_error
 from tnats.runtime.sim.disk_faults import (
@@ -40,7 +39,7 @@ from tnats.runtime.sim.disk_faults import (
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage, ImageError
 
 
-@attrs.define
+@define
 class DiskTiming:
     """Mean latencies; each call draws between half and twice of its own."""
 
@@ -391,7 +390,7 @@ class SimFile:
             raise disk_error(verb, self.path, errno.EBADF)
 
 
-@attrs.frozen
+@frozen
 class SimSyncing:
     """A sync under way: what had been written before operation `before` is durable at `done_at_ns`."""
 
