@@ -19,6 +19,7 @@ from tnats.harness.findings import Variant
 from tnats.harness.history import History, Operation
 from tnats.harness.selection import minority_count
 from tnats.limits import SECOND_NS
+from tnats.records import define, frozen
 
 CLAUSES = {
     "K1": "an acknowledged write is committed",
@@ -40,7 +41,7 @@ RECORD_BYTES_MIN = 16
 """No stored message is smaller: subject, value and sequence alone take more."""
 
 
-@attrs.frozen
+@frozen
 class PowerLoss:
     """Whose server was dead, since when, and when it was started again: what was acknowledged in between (the last
     answers still on their way) belongs to the time before.
@@ -51,7 +52,7 @@ class PowerLoss:
     started_ns: int
 
 
-@attrs.define
+@define
 class Observed:
     """What a run saw beside the history and the stores."""
 
@@ -62,6 +63,8 @@ class Observed:
     """Removals of members that were confirmed while too few ran to agree on anything."""
     unavailable: str = ""
     """Why there was no service after the faults; empty when there was."""
+    not_serving: dict[str, str] = attrs.field(factory=dict)
+    """Which nodes did not serve, though a majority did, and why."""
     not_current: str = ""
     """Which replicas the leader does not call current, so long after the faults; empty when all are."""
     stream_gone: bool = False
@@ -76,7 +79,7 @@ class Observed:
     audited_volatile_count: int = 0
 
 
-@attrs.frozen
+@frozen
 class Judgement:
     """The verdict on one run: broken clauses with a line each, and what is worth saying besides."""
 
@@ -119,6 +122,8 @@ def availability(evidence: Evidence, observed: Observed) -> Iterator[tuple[str, 
         yield "K6", f"{node} has nothing of the stream on its disk any more, though nobody removed it"
     if observed.unavailable:
         yield "K8", f"no service after the faults: {observed.unavailable}"
+    for node, reason in observed.not_serving.items():
+        yield "K8", f"{node} does not serve after the faults: {reason}"
     if observed.not_current:
         yield "K8", f"not current long after the faults: {observed.not_current}"
 
@@ -136,6 +141,8 @@ def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[li
     broken = list(passed_over(evidence))
     notes: list[str] = []
     for replica in evidence.replicas:
+        if replica.node in observed.not_serving:
+            continue
         if replica.failure:
             broken.append(("K5", f"{replica.node} could not be read to the end: {replica.failure}"))
             continue
@@ -163,7 +170,7 @@ def loss_clause(variant: Variant, observed: Observed) -> str:
     return "K2" if observed.power_losses else "K1"
 
 
-@attrs.frozen
+@frozen
 class NodeFigures:
     """What one node holds at the end. Counts are of acknowledged values."""
 
@@ -187,7 +194,7 @@ def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
     by_node = {replica.node: replica for replica in evidence.replicas}
     rows = []
     for node, on_disk_bytes in observed.on_disk.items():
-        replica = by_node.get(node, Replica(node, {}, failure="not read"))
+        replica = by_node.get(node, Replica(node, {}, failure="no node was read"))
         lost_count = 0 if replica.failure else len(lost_on(replica, evidence))
         got = {value for _, value in drained.get(node, ())}
         rows.append(

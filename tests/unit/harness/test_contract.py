@@ -205,7 +205,7 @@ def test_what_each_node_holds_is_counted() -> None:
     rows = node_figures(found, Observed(on_disk={"n1": 10, "n2": 20, "n3": 30, "n4": 0}))
     counts = [(row.held_count, row.lost_count, row.diverged_count) for row in rows]
     assert counts == [(4, 0, 0), (2, 2, 2), (0, 0, 0), (0, 0, 0)]
-    assert [row.failure for row in rows] == ["", "", "no consumer was placed on it", "not read"]
+    assert [row.failure for row in rows] == ["", "", "no consumer was placed on it", "no node was read"]
     assert [row.on_disk_bytes for row in rows] == [10, 20, 30, 0]
 
 
@@ -222,3 +222,11 @@ def test_a_node_that_threw_its_copy_away_breaks_k6() -> None:
 def test_an_early_removal_breaks_k1() -> None:
     """What a member is told to have happened has been agreed on."""
     assert broken("S", evidence(GOOD), Observed(early_removals=["n5 answered success"]), nodes=5) == ["K1"]
+
+
+def test_a_node_that_stays_away_breaks_k8_once() -> None:
+    """Where the others serve: it is not held against it a second time that it could not be read."""
+    found = evidence(GOOD, n1=GOOD, n2={})
+    found.replicas[1].failure = "it did not start"
+    assert broken("S", found, Observed(not_serving={"n2": "it did not start"}), nodes=5) == ["K8"]
+    assert broken("S", found, nodes=5) == ["K5"]

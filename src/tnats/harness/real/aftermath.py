@@ -1,8 +1,8 @@
 """What happens when the faults have ended: service is waited for, everything is read, and once more after a restart.
 
-A server alone is read message by message. In a cluster each node must serve within `LIVE_S`; then the leader has
-`CONVERGE_S` to call all replicas current; consumers connected to each node read everything, as Jepsen's clients do,
-and each replica is read by itself.
+A server alone is read message by message. In a cluster each node must serve within `LIVE_S`, and where a majority does
+it is read all the same; then the leader has `CONVERGE_S` to call all replicas current; consumers connected to each node
+read everything, as Jepsen's clients do, and each replica is read by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.queue import QueueWorkload
 from tnats.harness.workloads.register import RegisterWorkload
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.runtime.api import Runtime
 
 LIVE_S = 36.0
@@ -40,7 +41,7 @@ ProgressCallback = Callable[[str, float, float], None]
 """Told the phase, and of how many seconds how many have passed."""
 
 
-@attrs.define
+@define
 class Aftermath:
     """The last phases of one run; what they find stands in `evidence` and `observed`."""
 
@@ -55,6 +56,10 @@ class Aftermath:
     reader: int
     """The worker in whose name is read."""
     progress: ProgressCallback
+    _serving: list[Node] = attrs.field(init=False, factory=list)
+    """Nodes that answered when service was last waited for."""
+    _gone_count: int = attrs.field(init=False, default=0)
+    """How many said then that there is no such stream."""
 
     async def run(self, queue: QueueWorkload | None) -> None:
         """Heal, wait, read, restart, read. Without `queue` the workload was one of registers."""
@@ -85,7 +90,7 @@ class Aftermath:
                 await stack.enter_async_context(
                     jetstream.open_log(self.runtime, node.server.url, node.name, READ_TIMEOUT_S)
                 )
-                for node in self.cluster.nodes.values()
+                for node in self._serving
             ]
             for log in logs:
                 if not await queue.publish(self.reader, log):
@@ -102,47 +107,61 @@ class Aftermath:
 
     async def read(self, reports: Mapping[str, list[str]]) -> list[Replica]:
         """What each node holds. `reports`: what the health check of each has said before."""
-        first = self.cluster.first
+        first = self._serving[0]
         async with connect(first.server.url, runtime=self.runtime) as client:
             if self.cluster.routes is None:
                 return [await read_replica(client, first.server, self.evidence, reports.get(first.name, []))]
-            servers = {name: node.server for name, node in self.cluster.nodes.items()}
-            return await read_replicas(client, servers, self.evidence)
+            servers = {node.name: node.server for node in self._serving}
+            replicas = await read_replicas(client, servers, self.evidence)
+        silent = [Replica(name, {}, failure=reason) for name, reason in self.observed.not_serving.items()]
+        return sorted(replicas + silent, key=lambda replica: replica.node)
 
     # ------------------------------------------------------------------ waiting
 
     async def wait_service(self) -> bool:
-        """Wait until every node answers for the stream's state. All must within one period of `LIVE_S`."""
-        for node in self.cluster.nodes.values():
-            if not node.server.is_running:
-                self.observed.unavailable = node.start_failure or ended_by_itself(node)
-                return False
+        """Wait until every node answers for the stream's state, all within one period of `LIVE_S`; whether so many do
+        that there is something to read.
+        """
         start_ns = self.runtime.clock.mono_ns()
-        return all([await self._wait_answer(node, start_ns) for node in self.cluster.nodes.values()])
+        self._gone_count = 0
+        silent = {}
+        for name, node in self.cluster.nodes.items():
+            if reason := await self._wait_answer(node, start_ns):
+                silent[name] = reason
+        self._serving = [node for name, node in self.cluster.nodes.items() if name not in silent]
+        self.observed.stream_gone = not self._serving and self._gone_count > 0
+        if len(self._serving) >= self.cluster.majority_count:
+            self.observed.not_serving = silent
+            return True
+        if not self.observed.stream_gone:
+            name, reason = next(iter(silent.items()))
+            count = len(self.cluster.nodes)
+            text = reason if count == 1 else f"{len(self._serving)} of {count} nodes serve; {name}: {reason}"
+            self.observed.unavailable = text
+        return False
 
-    async def _wait_answer(self, node: Node, start_ns: int) -> bool:
-        alone = self.cluster.routes is None
+    async def _wait_answer(self, node: Node, start_ns: int) -> str:
+        """Empty once it answers, otherwise why it does not."""
+        if not node.server.is_running:
+            return node.start_failure or ended_by_itself(node)
         reason = ""
+        is_gone = False
         while (passed_s := (self.runtime.clock.mono_ns() - start_ns) / SECOND_NS) < LIVE_S or not reason:
             self.progress("waiting for service", passed_s, LIVE_S)
             try:
                 await self._info(node)
             except ClientError as exc:
-                self.observed.stream_gone = isinstance(exc, StreamNotFound)
-                if self.observed.stream_gone and alone and passed_s > GONE_S:
-                    return False
+                is_gone = isinstance(exc, StreamNotFound)
+                if is_gone and self.cluster.routes is None and passed_s > GONE_S:
+                    break
                 reason = f"{type(exc).__name__}: {exc}"
             else:
-                self.observed.stream_gone = False
-                return True
+                return ""
             if not node.server.is_running:
-                self.observed.unavailable = ended_by_itself(node)
-                return False
+                return ended_by_itself(node)
             await self.runtime.clock.sleep_ns(POLL_NS)
-        if not self.observed.stream_gone:
-            where = "" if alone else f"at {node.name} "
-            self.observed.unavailable = f"{where}for {LIVE_S:g} s: {reason}"
-        return False
+        self._gone_count += is_gone
+        return f"for {LIVE_S:g} s: {reason}"
 
     async def _info(self, node: Node) -> StreamInfo:
         async with connect(node.server.url, runtime=self.runtime) as client:
@@ -155,7 +174,7 @@ class Aftermath:
         start_ns = self.runtime.clock.mono_ns()
         while True:
             try:
-                self.observed.not_current = behind(await self._info(self.cluster.first), len(self.cluster.nodes))
+                self.observed.not_current = behind(await self._info(self._serving[0]), len(self.cluster.nodes))
             except ClientError as exc:
                 self.observed.not_current = f"{type(exc).__name__}: {exc}"
             passed_s = (self.runtime.clock.mono_ns() - start_ns) / SECOND_NS

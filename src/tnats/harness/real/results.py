@@ -45,7 +45,7 @@ def seen_by_node(report: Report) -> list[str]:
         disk = f"{row.on_disk_bytes:,} bytes of message files on disk"
         disk += "".join(f'; it logged "{words}"' for words in row.logged)
         if row.failure:
-            lines.append(f"{row.node}: not read ({row.failure}); {disk}")
+            lines.append(f"{row.node}: not read, {row.failure}; {disk}")
         else:
             missed = "" if row.drained_lost_count is None else f", its clients missed {row.drained_lost_count}"
             lines.append(
