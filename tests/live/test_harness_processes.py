@@ -220,3 +220,13 @@ def test_a_missing_fuse_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "access", lambda path, mode: True)
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert missing_for_mount() == "the fault file system needs fusermount3 (Debian: apt install fuse3)"
+
+
+async def test_a_nats_server_given_as_a_path_is_called_by_its_release(tmp_path: Path) -> None:
+    """So that results tell which one it was; any other program goes by its name."""
+    program = tmp_path / "nats-server"
+    program.write_text("#!/bin/sh\necho nats-server: v2.10.22\n")
+    program.chmod(0o755)
+    assert (await find_target(str(program))).name == "nats-server==2.10.22"
+    other = program.rename(tmp_path / "mine")
+    assert (await find_target(str(other))).name == "mine"

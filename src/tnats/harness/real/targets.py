@@ -46,7 +46,9 @@ async def find_target(text: str) -> Target:
     if "/" in text:
         if not os.access(text, os.X_OK):
             raise CouldNotRun(f"target {text}: no such program")
-        return Target(Path(text).name, (str(Path(text).absolute()),))
+        program = str(Path(text).absolute())
+        name = Path(text).name
+        return Target(await _described(program) if name == "nats-server" else name, (program,))
     name, _, version = text.partition("==")
     if name != "nats-server" or (version and not VERSION.match(version)):
         raise CouldNotRun(f"target {text!r}: use tnats, nats-server, nats-server==VERSION, or a path with a slash")
