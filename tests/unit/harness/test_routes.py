@@ -148,6 +148,26 @@ def test_an_end_is_passed_on_after_what_came_before_it() -> None:
     play(scene)
 
 
+def test_a_reset_in_the_middle_ends_one_connection_alone() -> None:
+    """Noticed by the one who writes there, while so much is on its way that more has to wait; the next is carried."""
+
+    async def scene(runtime: Runtime, routes: Routes, near: Conn, ends: list[Conn]) -> None:
+        routes.links["n1", "n2"].slow_down(rate_bytes=1024)
+        routes.links["n2", "n1"].cut()
+        for _ in range(200):
+            near.write([bytes(4096)])
+            await runtime.clock.sleep_ns(SECOND_NS // 100)
+        ends[0].close(reset=True)
+        await runtime.clock.sleep_ns(100 * SECOND_NS)
+        routes.heal()
+        later = await runtime.network.connect("127.0.0.1", routes.ports("n1")["n2"], timeout_ns=SECOND_NS)
+        later.write([b"hello"])
+        await runtime.clock.sleep_ns(SECOND_NS)
+        assert read(ends[1]) == b"hello"
+
+    play(scene)
+
+
 def test_nobody_there_is_a_reset() -> None:
     """As for a port that nobody listens on; the proxy goes on."""
 

@@ -179,6 +179,8 @@ class Routes:
                         delay_ns = link.delay_ns + int(self._rng.random() * link.jitter_ns)
                         due_ns = max(due_ns, self._runtime.clock.mono_ns() + delay_ns)
                         await send.send((due_ns, bytes(buffer[:count])))
+        except trio.BrokenResourceError:
+            pass  # nobody takes it any more: the other end was reset, which is told by who writes there
         finally:
             poller.close()
 

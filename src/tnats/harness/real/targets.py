@@ -46,11 +46,11 @@ async def find_target(text: str) -> Target:
     if "/" in text:
         if not os.access(text, os.X_OK):
             raise CouldNotRun(f"target {text}: no such program")
-        program = str(Path(text).absolute())
-        name = Path(text).name
-        return Target(await _described(program) if name == "nats-server" else name, (program,))
-    name, _, version = text.partition("==")
-    if name != "nats-server" or (version and not VERSION.match(version)):
+        path = Path(text).absolute()
+        name = await _described(str(path)) if path.name == "nats-server" else path.name
+        return Target(name, (str(path),))
+    kind, _, version = text.partition("==")
+    if kind != "nats-server" or (version and not VERSION.match(version)):
         raise CouldNotRun(f"target {text!r}: use tnats, nats-server, nats-server==VERSION, or a path with a slash")
     beside = Path(sys.executable).parent / "nats-server"
     if not version:
