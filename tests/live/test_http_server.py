@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -20,11 +21,11 @@ def answer(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[int]:
+async def serving(handle: Callable[[Request], Response] = answer) -> AsyncIterator[int]:
     runtime = live_runtime()
     listener = await runtime.network.listen("127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(HttpServer(runtime, listener, answer).run)
+        nursery.start_soon(HttpServer(runtime, listener, handle).run)
         yield listener.address[1]
         nursery.cancel_scope.cancel()
 
@@ -50,6 +51,34 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         received = await exchange(port, sent, until=b"\r\n\r\n/299")
         bodies = [part.split(b"\r\n\r\n", 1)[1] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
         assert bodies == [b"/%d" % n for n in range(300)]
+
+
+async def test_others_have_their_turn_between_two_answers() -> None:
+    """However many requests have arrived, one is answered for each turn of all other tasks."""
+    turns: list[str] = []
+
+    def slow(request: Request) -> Response:
+        turns.append("answer")
+        return Response(200, request.target.encode())
+
+    async def other() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns.append("other")
+
+    async with serving(slow) as port:
+        streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(5)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            for stream in streams:
+                await stream.send_all(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+            while turns.count("answer") < 100:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        for stream in streams:
+            await stream.aclose()
+    runs = [len(list(run)) for what, run in itertools.groupby(turns) if what == "answer"]
+    assert max(runs) <= 2  # at the end of one turn and at the beginning of the next
 
 
 async def test_answer_larger_than_the_socket_buffer_arrives_whole() -> None:

@@ -1,9 +1,11 @@
 """A small HTTP/1.1 server on the seam: synchronous handlers, bounded in every direction. h11 speaks the protocol.
 
 Theory of operation: one task owns a poller and all connections. Ready bytes are fed to the connection's h11
-machine; each complete request is answered at once by `handle`, whose response is a finished byte string. What
-the kernel does not take is sent by a short-lived task while reading of that connection is paused, so that a slow
-reader delays nobody and holds one response at most. One scan a second closes what is late or idle.
+machine, and the connection is due: it is not read until its requests are answered. Another task answers what is due,
+one request and then the next connection's: `handle` gives a response, a finished byte string, and between two of them
+all other tasks of the server have their turn, since a report may take as long as thousands of messages. What the
+kernel does not take is sent by a short-lived task, so that a slow reader delays nobody and holds one response at most.
+One scan a second closes what is late or idle.
 
 A request that breaks HTTP gets the status h11 suggests and the connection ends.
 """
@@ -11,6 +13,7 @@ A request that breaks HTTP gets the status h11 suggests and the connection ends.
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Callable
 from email.utils import formatdate
 
@@ -43,7 +46,7 @@ class _After(enum.Enum):
     """What follows once an answer is sent."""
 
     WAIT = enum.auto()  # for bytes of the next request
-    MORE = enum.auto()  # look for a further request that has arrived already
+    MORE = enum.auto()  # it stays due: a further request may have arrived already
     CLOSE = enum.auto()
 
 
@@ -75,6 +78,9 @@ class HttpServer:
         self._handle = handle
         self._poller = runtime.network.poller()
         self._exchanges: dict[Conn, _Exchange] = {}
+        self._due: deque[_Exchange] = deque()
+        """Those whose machine may hold a request; they are not read meanwhile."""
+        self._became_due = trio.Event()
         self._buffer = bytearray(_READ_BYTES)
         self._accepting = True
 
@@ -83,13 +89,14 @@ class HttpServer:
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._scan)
+                self._nursery.start_soon(self._answer_in_turn)
                 self._poller.add(self._listener)
                 while True:
                     for source in await self._poller.wait():
                         if source is self._listener:
                             self._accept()
                         elif source in self._exchanges:
-                            self._serve(self._exchanges[source])
+                            self._read(self._exchanges[source])
         finally:
             self._listener.close()
             for exchange in list(self._exchanges.values()):
@@ -112,29 +119,51 @@ class HttpServer:
         self._poller.pause(self._listener)
         self._accepting = False
 
-    def _serve(self, exchange: _Exchange) -> None:
+    def _read(self, exchange: _Exchange) -> None:
         try:
             count = exchange.conn.read_into(self._buffer)
-            if count is None:
-                return
-            exchange.machine.receive_data(bytes(self._buffer[:count]))
-            self._answer_all(exchange)
         except ConnectionBroken:
             self._drop(exchange)
+            return
+        if count is not None:
+            exchange.machine.receive_data(bytes(self._buffer[:count]))
+            self._poller.pause(exchange.conn)
+            self._put_due(exchange)
 
-    def _answer_all(self, exchange: _Exchange) -> None:
-        """Answer request after request, one response in memory at a time. Raises ConnectionBroken."""
+    def _put_due(self, exchange: _Exchange) -> None:
+        self._due.append(exchange)
+        self._became_due.set()
+
+    async def _answer_in_turn(self) -> None:
         while True:
-            answer, after = self._answer_one(exchange)
+            await self._became_due.wait()
+            self._became_due = trio.Event()
+            while self._due:
+                exchange = self._due.popleft()
+                if exchange.conn in self._exchanges:
+                    self._answer(exchange)
+                await trio.lowlevel.checkpoint()
+
+    def _answer(self, exchange: _Exchange) -> None:
+        """Answer one request, if a whole one is there."""
+        answer, after = self._answer_one(exchange)
+        try:
             sent = exchange.conn.write([answer]) if answer else 0
-            if sent < len(answer):
-                self._poller.pause(exchange.conn)
-                self._nursery.start_soon(self._send_rest, exchange, answer[sent:], after)
-                return
-            if after is not _After.MORE:
-                break
+        except ConnectionBroken:
+            self._drop(exchange)
+            return
+        if sent < len(answer):
+            self._nursery.start_soon(self._send_rest, exchange, answer[sent:], after)
+        else:
+            self._go_on(exchange, after)
+
+    def _go_on(self, exchange: _Exchange, after: _After) -> None:
         if after is _After.CLOSE:
             self._drop(exchange)
+        elif after is _After.MORE:
+            self._put_due(exchange)
+        else:
+            self._poller.resume(exchange.conn)
 
     def _answer_one(self, exchange: _Exchange) -> tuple[bytes, _After]:
         """The bytes due for the next complete request, if it has arrived, and what to do when they are sent."""
@@ -200,13 +229,11 @@ class HttpServer:
                 sent = exchange.conn.write([view])
                 view = view[sent:]
                 exchange.since_ns = self._runtime.clock.mono_ns()
-            if after is _After.CLOSE:
-                self._drop(exchange)
-            else:
-                self._poller.resume(exchange.conn)
-                self._answer_all(exchange)
         except ConnectionBroken:
             self._drop(exchange)
+            return
+        if exchange.conn in self._exchanges:
+            self._go_on(exchange, after)
 
     async def _scan(self) -> None:
         while True:
