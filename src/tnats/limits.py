@@ -369,8 +369,12 @@ RESTORE_CONSUMERS_MAX = 100_000
 
 # ------------------------------------------------------------------ jetstream: services
 
-STREAM_UNWRITTEN_BYTES_MAX = 1 * MIB
-"""Stored messages of one stream that wait in memory for their segment file; they are in the journal already."""
+STREAM_GATHERED_BYTES = 1 * MIB
+"""Stored messages of one stream that gather in memory before they are written to their segment file; they are in the
+journal already."""
+
+STREAM_UNWRITTEN_BYTES_MAX = 8 * MIB
+"""...and that wait there because the disk is slow or full: beyond it nothing is admitted until they are written."""
 
 STREAM_FULL_PAUSE_NS = SECOND_NS
 """A stream that found no space refuses publishes for so long before it tries again."""

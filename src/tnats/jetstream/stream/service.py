@@ -13,7 +13,9 @@ behind them fail together, and the leader starts over from what is applied.
 *Errors.* No space: publishers are told so for a moment, then it is tried again. Any other failed write freezes the
 store; publishers are told, reads go on, the health check fails.
 
-*Bounds.* What is admitted and not yet stored is bounded in messages and bytes; beyond it publishers get 429.
+*Bounds.* What is admitted and not yet stored is bounded in messages and bytes; beyond it publishers get 429. What is
+stored and not yet in a segment file is bounded too: beyond it what is published waits in line, counted with the former,
+until it is written; and where the disk is full, it is refused.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from tnats.jetstream.stream.entries import (
     Reply,
     encode,
 )
+from tnats.jetstream.stream.ingest_line import IngestLine
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.leader import Admission, StreamLeader
 from tnats.jetstream.stream.machine import Applied, StreamMachine
@@ -51,7 +54,13 @@ from tnats.jetstream.stream.remote_sourcing import intakes_of
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
 from tnats.jetstream.stream.sourcing import Intake
-from tnats.limits import REPUBLISHINGS_MAX, SECOND_NS, STREAM_FULL_PAUSE_NS, STREAM_UNWRITTEN_BYTES_MAX
+from tnats.limits import (
+    REPUBLISHINGS_MAX,
+    SECOND_NS,
+    STREAM_FULL_PAUSE_NS,
+    STREAM_GATHERED_BYTES,
+    STREAM_UNWRITTEN_BYTES_MAX,
+)
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -111,8 +120,9 @@ class StreamService:
         self._held: deque[tuple[int, list[Reply]]] = deque()
         """Answers with the index of the entry that they wait for: a refusal tells of entries that are on their way, and
         whoever has heard it must find them."""
-        self._waiting: deque[list[Inbound]] = deque()
-        """Batches that wait for counter totals to be read."""
+        self._line = IngestLine()
+        """Waits for counter totals to be read, or for messages before it to be written to their files."""
+        self._is_counting = False
         self._full_until_ns = 0
         self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
         self._subscriptions: dict[str, Any] = {}
@@ -235,26 +245,45 @@ class StreamService:
         if len(batch) > room:
             self._refuse(batch[room:], errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
             batch = batch[:room]
-        if self.trouble is not None:
-            self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(self.trouble)))
-        elif self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
-            self._refuse(batch, errors.STORAGE_RESOURCES_EXCEEDED())
-        elif (error := self.host.refusal(self.account, self.config)) is not None:
+        if not batch:
+            return
+        if (error := self._trouble()) is not None:
             self._refuse(batch, error)
-        elif self.config.allow_msg_counter:
-            self._waiting.append(batch)
-            if len(self._waiting) == 1 and not self._count_nowait():
-                self.host.spawn(self._count)
+        elif self._line or self.config.allow_msg_counter or self._is_behind():
+            self._line.put(batch)
+            self._move_line()
         else:
             self._admit(batch)
 
     def _room(self) -> int:
         """How many messages may be taken in now."""
         options = self.host.options
-        waiting = sum(map(len, self._waiting)) if self._waiting else 0
-        if self._pending_bytes >= options.ingest_bytes_max:
+        if self._pending_bytes + self._line.bytes >= options.ingest_bytes_max:
             return 0
-        return max(options.ingest_msgs_max - self._pending_msgs - waiting, 0)
+        return max(options.ingest_msgs_max - self._pending_msgs - self._line.msgs, 0)
+
+    def _trouble(self) -> errors.ApiError | None:
+        """Why nothing may be taken in now."""
+        if self.trouble is not None:
+            return errors.STREAM_STORE_FAILED(err=str(self.trouble))
+        if self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
+            return errors.STORAGE_RESOURCES_EXCEEDED()
+        return self.host.refusal(self.account, self.config)
+
+    def _move_line(self) -> None:
+        """Admit what waits, up to where it has to go on waiting. Where there is no room, the whole line is refused."""
+        while self._line and not self._is_counting:
+            if self._is_behind():
+                self._catch_up()
+                if (error := self._trouble()) is None:
+                    return
+                while self._line:
+                    self._refuse(self._line.take(), error)
+            elif self.config.allow_msg_counter and not self._learn_totals_nowait(self._line.first):
+                self._is_counting = True
+                self.host.spawn(self._count)
+            else:
+                self._admit(self._line.take())
 
     def _admit(self, batch: list[Inbound]) -> None:
         self._take(self.leader.admit(batch, self.host.wall_ns()))
@@ -279,34 +308,32 @@ class StreamService:
             if message.reply:
                 self._client.publish(message.reply, payload, headers=headers)
 
-    def _count_nowait(self) -> bool:
-        """Admit the waiting batches of a counter stream while all totals can be had at once."""
-        while self._waiting:
-            for seq in self.leader.wanted_totals(self._waiting[0]):
-                try:
-                    found = self.store.load_nowait(seq)
-                except DataDamaged:
-                    return False
-                if found is None:
-                    return False
-                self.leader.learn_total(seq, content(found))
-            self._admit(self._waiting.popleft())
+    def _learn_totals_nowait(self, batch: list[Inbound]) -> bool:
+        """Read the counter totals that the leader needs for a batch; whether all could be had at once."""
+        for seq in self.leader.wanted_totals(batch):
+            try:
+                found = self.store.load_nowait(seq)
+            except DataDamaged:
+                return False
+            if found is None:
+                return False
+            self.leader.learn_total(seq, content(found))
         return True
 
     async def _count(self) -> None:
-        while not self._count_nowait():
-            batch = self._waiting[0]
-            for seq in self.leader.wanted_totals(batch):
-                try:
-                    self.leader.learn_total(seq, content(await self.store.load(seq)))
-                except KeyError:
-                    pass  # removed meanwhile: there is another last one, or none
-                except DataDamaged:
-                    self.leader.learn_total(seq, None)
-                except (StorageError, DiskError) as trouble:
-                    self._waiting.popleft()
-                    self._refuse(batch, errors.STREAM_STORE_FAILED(err=str(trouble)))
-                    break
+        """Read the counter totals that the first batch in line needs."""
+        for seq in self.leader.wanted_totals(self._line.first):
+            try:
+                self.leader.learn_total(seq, content(await self.store.load(seq)))
+            except KeyError:
+                pass  # removed meanwhile: there is another last one, or none
+            except DataDamaged:
+                self.leader.learn_total(seq, None)
+            except (StorageError, DiskError) as trouble:
+                self._refuse(self._line.take(), errors.STREAM_STORE_FAILED(err=str(trouble)))
+                break
+        self._is_counting = False
+        self._move_line()
 
     # ------------------------------------------------------------------ the log
 
@@ -407,9 +434,12 @@ class StreamService:
         if self._keeps_time:
             self._set_timer()
         log = self.store.log
-        if log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX and not log.write_nowait() and not self._is_writing:
-            self._is_writing = True
-            self.host.spawn(self._write)
+        if (
+            log.unwritten_bytes > STREAM_GATHERED_BYTES
+            and not log.write_nowait()
+            and not isinstance(log.trouble, StoreFull)
+        ):
+            self._start_writing()
 
     def _republish(self, republisher: Republisher, entry: Append, applied: Applied) -> None:
         for offset, message in enumerate(entry.messages):
@@ -459,14 +489,46 @@ class StreamService:
                 seq = max(seq, store.next_matching((pattern,), seq) or store.last_seq + 1)
         return seq
 
+    # ------------------------------------------------------------------ bringing messages to their files
+
+    def _is_behind(self) -> bool:
+        """So much stands in memory only that nothing may come to it."""
+        return self.store.log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX
+
+    def _catch_up(self) -> None:
+        """Have it written. Where the disk is full, that is tried again now and then, and nothing taken in meanwhile."""
+        if isinstance(self.store.log.trouble, StoreFull):
+            self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
+        self._start_writing()
+
+    async def wait_written(self) -> None:
+        """Return when messages may be stored again. Raises StorageError."""
+        log = self.store.log
+        while self._is_behind():
+            self._catch_up()
+            if log.trouble is not None:
+                raise log.trouble
+            await log.write()
+
+    def _start_writing(self) -> None:
+        if not self._is_writing:
+            self._is_writing = True
+            self.host.spawn(self._write)
+
     async def _write(self) -> None:
-        """Bring messages to their segment files."""
+        log = self.store.log
         try:
-            await self.store.log.write()
+            if isinstance(log.trouble, StoreFull):
+                await self.checkpoint(anyway=True)  # which makes room, if anything can
+            else:
+                await log.write()
+        except StorageError:
+            pass  # publishers are told, and the health check
         finally:
             self._is_writing = False
-        if self.store.log.trouble is not None and not isinstance(self.store.log.trouble, StoreFull):
-            self.trouble = self.store.log.trouble
+        if log.trouble is not None and not isinstance(log.trouble, StoreFull):
+            self.trouble = log.trouble
+        self._move_line()
 
     # ------------------------------------------------------------------ what consumers are done with
 
