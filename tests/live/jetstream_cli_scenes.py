@@ -81,15 +81,15 @@ def test_streams(cli: Cli) -> None:
     assert parsed(cli("stream", "get", "S", "-S", "s.0", "--json"))[0]["data"] == "4"
     assert cli("stream", "view", "S", "3", "--raw") == "0\n1\n2\n"
     assert cli("stream", "view", "S", "--id", "2", "--subject", "s.0", "--raw") == "2\n4\n"
-    cli("stream", "rmm", "S", "1", "-f")
+    assert json.loads(cli("stream", "rmm", "S", "1", "-f", "--json")) == {"stream": "S", "sequence": 1, "removed": True}
     assert "no message found" in cli("stream", "get", "S", "1", code=1)
     assert json.loads(cli("stream", "purge", "S", "--subject", "s.1", "-f", "--json"))["purged"] == 2
     assert json.loads(cli("stream", "info", "S", "--state", "--json"))["messages"] == 2
     assert "--force" in cli("stream", "rm", "S", code=1)
-    cli("stream", "seal", "S", "-f")
+    assert json.loads(cli("stream", "seal", "S", "-f", "--json")) == {"stream": "S", "sealed": True}
     assert "sealed" in cli("stream", "purge", "S", "-f", code=1)
-    cli("stream", "rm", "S", "-f")
-    assert "stream not found" in cli("stream", "info", "S", code=1)
+    assert json.loads(cli("stream", "rm", "S", "-f", "--json")) == {"stream": "S", "removed": True}
+    assert "stream not found (STREAM.INFO.S, code 404" in cli("stream", "info", "S", code=1)
     assert cli("stream", "ls") == ""
 
 
@@ -127,17 +127,18 @@ def test_consumers(cli: Cli) -> None:
     assert cli("consumer", "next", "S", "c", "--raw") == "1\n"
     (record,) = parsed(cli("consumer", "next", "S", "c", "--nak", "--json"))
     assert (record["data"], record["sequence"], record["delivery"]) == ("2", 3, 1)
-    cli("consumer", "pause", "S", "c", "1h", "-f")
+    assert json.loads(cli("consumer", "pause", "S", "c", "1h", "-f", "--json"))["paused"]
     assert json.loads(cli("consumer", "info", "S", "c", "--json"))["paused"]
     assert "no message" in cli("consumer", "next", "S", "c", "--wait", "300ms", code=1)
-    cli("consumer", "resume", "S", "c", "-f")
+    assert json.loads(cli("consumer", "resume", "S", "c", "-f", "--json"))["paused"] is False
     rest = cli("consumer", "sub", "S", "c", "--count", "4", "--raw").split()
     assert sorted(rest) == ["2", "3", "4", "5"]
     cli("consumer", "reset", "S", "c", "--seq", "5", "-f")
     assert cli("consumer", "next", "S", "c", "--raw") == "4\n"
     cli("consumer", "add", "S", "p", "--target", "there", "--ack", "none", "--heartbeat", "1s", "--flow-control")
     assert cli("consumer", "sub", "S", "p", "--count", "6", "--raw").split() == list("012345")
-    cli("consumer", "rm", "S", "c", "-f")
+    removed = json.loads(cli("consumer", "rm", "S", "c", "-f", "--json"))
+    assert removed == {"stream": "S", "consumer": "c", "removed": True}
     assert "consumer not found" in cli("consumer", "info", "S", "c", code=1)
 
 
@@ -161,15 +162,15 @@ def test_buckets(cli: Cli) -> None:
     assert cli("kv", "ls", "b") == "k\nother\n"
     assert "three" in cli("kv", "ls", "b", "--display-value")
     assert cli("kv", "ls", "--names") == "b\n"
-    cli("kv", "del", "b", "k", "-f")
-    cli("kv", "purge", "b", "other", "-f")
+    assert json.loads(cli("kv", "del", "b", "k", "-f", "--json")) == {"bucket": "b", "key": "k", "removed": True}
+    assert json.loads(cli("kv", "purge", "b", "other", "-f", "--json"))["purged"]
     seen = parsed(cli("kv", "watch", "b", "--count", "2", "--json"))
     assert [(entry["key"], entry["operation"]) for entry in seen] == [("k", "DEL"), ("other", "PURGE")]
-    cli("kv", "compact", "b", "--older-than", "0s", "-f")
+    assert json.loads(cli("kv", "compact", "b", "--older-than", "0s", "-f", "--json"))["cleared"] == 2
     assert "Values: 0" in cli("kv", "status", "b")
     assert "no key 'k'" in cli("kv", "get", "b", "k", code=1)
-    cli("kv", "rm", "b", "-f")
-    assert "stream not found" in cli("kv", "info", "b", code=1)
+    assert json.loads(cli("kv", "rm", "b", "-f", "--json")) == {"bucket": "b", "removed": True}
+    assert "stream not found (STREAM.INFO.KV_b," in cli("kv", "info", "b", code=1)
 
 
 def test_objects(cli: Cli, tmp_path: Path) -> None:
@@ -181,7 +182,8 @@ def test_objects(cli: Cli, tmp_path: Path) -> None:
     assert (put["name"], put["size"], put["headers"]) == ("file.bin", 512_000, {"A": ["1"]})
     cli("object", "put", "o", "--name", "piped", stdin=b"data")
     assert "Replace" in cli("object", "put", "o", str(source), code=1)
-    cli("object", "get", "o", "file.bin", "-O", str(target))
+    wrote = json.loads(cli("object", "get", "o", "file.bin", "-O", str(target), "--json"))
+    assert wrote == {"bucket": "o", "name": "file.bin", "file": str(target), "bytes": 512_000}
     assert target.read_bytes() == source.read_bytes()
     assert "Overwrite" in cli("object", "get", "o", "file.bin", "-O", str(target), code=1)
     assert cli("object", "get", "o", "piped", "-O", "-") == "data"
@@ -191,7 +193,8 @@ def test_objects(cli: Cli, tmp_path: Path) -> None:
         "file.bin",
         "piped",
     ]
-    cli("object", "rm", "o", "piped", "-f")
+    removed = json.loads(cli("object", "rm", "o", "piped", "-f", "--json"))
+    assert removed == {"bucket": "o", "name": "piped", "removed": True}
     assert "no object" in cli("object", "get", "o", "piped", code=1)
     cli("object", "seal", "o", "-f")
     assert "Sealed: yes" in cli("object", "status", "o")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, BinaryIO
 
 import click
@@ -20,7 +21,7 @@ from tnats.cli.jetstream import (
     names_option,
 )
 from tnats.cli.listing import print_list, print_names
-from tnats.cli.output import data_record, json_option, note, print_json, print_parts, write_bytes
+from tnats.cli.output import data_record, json_option, print_json, print_outcome, print_parts, write_bytes
 from tnats.cli.values import DURATION, MOMENT, show_time, until_ns
 from tnats.client import ClientError, TimedOut
 from tnats.client.jetstream import (
@@ -160,12 +161,13 @@ def edit(
 
     async def work(js: JetStream) -> None:
         handle = js.stream(stream).consumer(consumer)
-        config = (await handle.info()).config
-        if config is None:
+        before = (await handle.info()).config
+        if before is None:
             raise ClientError(f"consumer {consumer!r}: the server does not tell its configuration")
-        before = to_object(config)
+        config = deepcopy(before)
         if config_file is not None:
             config = read_config(ConsumerConfig, config_file)
+            config.name, config.durable_name = before.name, before.durable_name
         configure(config, given)
         question = f"Change consumer {consumer} of stream {stream}?"
         if is_change_wanted(before, config, question, dry_run=dry_run, force=force):
@@ -179,13 +181,16 @@ def edit(
 @click.argument("stream")
 @click.argument("consumer")
 @force_option
+@json_option
 @jetstream_options
-def rm(js_session: JetStreamSession, stream: str, consumer: str, force: bool) -> int:
+def rm(js_session: JetStreamSession, stream: str, consumer: str, force: bool, as_json: bool) -> int:
     """Remove CONSUMER with its state."""
     confirm(f"Remove consumer {consumer} of stream {stream}?", force=force)
 
     async def work(js: JetStream) -> None:
         await js.stream(stream).consumer(consumer).delete()
+        text = f"Removed consumer {consumer} of stream {stream}"
+        print_outcome(text, as_json, stream=stream, consumer=consumer, removed=True)
 
     return js_session.run(work)
 
@@ -195,15 +200,19 @@ def rm(js_session: JetStreamSession, stream: str, consumer: str, force: bool) ->
 @click.argument("consumer")
 @click.argument("until", type=MOMENT)
 @force_option
+@json_option
 @jetstream_options
-def pause(js_session: JetStreamSession, stream: str, consumer: str, until: tuple[str, int], force: bool) -> int:
+def pause(
+    js_session: JetStreamSession, stream: str, consumer: str, until: tuple[str, int], force: bool, as_json: bool
+) -> int:
     """Let CONSUMER deliver nothing UNTIL a time (2026-11-29T12:00:00Z) or for a duration (1h)."""
     confirm(f"Pause consumer {consumer} of stream {stream}?", force=force)
 
     async def work(js: JetStream) -> None:
         moment_ns = until_ns(until, js.client.runtime.clock.wall_ns())
         answer = await js.stream(stream).consumer(consumer).pause(moment_ns)
-        note(f"Paused until {show_time(answer.pause_until_ns)}" if answer.paused else "Not paused: that is past")
+        text = f"Paused until {show_time(answer.pause_until_ns)}" if answer.paused else "Not paused: that is past"
+        print_outcome(text, as_json, **to_object(answer))
 
     return js_session.run(work)
 
@@ -212,13 +221,15 @@ def pause(js_session: JetStreamSession, stream: str, consumer: str, until: tuple
 @click.argument("stream")
 @click.argument("consumer")
 @force_option
+@json_option
 @jetstream_options
-def resume(js_session: JetStreamSession, stream: str, consumer: str, force: bool) -> int:
+def resume(js_session: JetStreamSession, stream: str, consumer: str, force: bool, as_json: bool) -> int:
     """End the pause of CONSUMER."""
     confirm(f"Resume consumer {consumer} of stream {stream}?", force=force)
 
     async def work(js: JetStream) -> None:
-        await js.stream(stream).consumer(consumer).resume()
+        answer = await js.stream(stream).consumer(consumer).resume()
+        print_outcome(f"Consumer {consumer} goes on", as_json, **to_object(answer))
 
     return js_session.run(work)
 
@@ -245,13 +256,16 @@ def reset(js_session: JetStreamSession, stream: str, consumer: str, sequence: in
 @click.argument("consumer")
 @click.argument("group")
 @force_option
+@json_option
 @jetstream_options
-def unpin(js_session: JetStreamSession, stream: str, consumer: str, group: str, force: bool) -> int:
+def unpin(js_session: JetStreamSession, stream: str, consumer: str, group: str, force: bool, as_json: bool) -> int:
     """Let another client take the place that GROUP of CONSUMER is pinned to."""
     confirm(f"Unpin group {group} of consumer {consumer}?", force=force)
 
     async def work(js: JetStream) -> None:
         await js.stream(stream).consumer(consumer).unpin(group)
+        text = f"Unpinned group {group} of consumer {consumer}"
+        print_outcome(text, as_json, stream=stream, consumer=consumer, group=group, unpinned=True)
 
     return js_session.run(work)
 

@@ -9,6 +9,7 @@ from tnats.cli.tables import Fact, print_facts
 from tnats.cli.values import show_count, show_duration, show_flag, show_size, show_time
 from tnats.client.jetstream import ConsumerConfig, ConsumerInfo, PriorityPolicy
 from tnats.jetstream.api.messages import SequenceInfo
+from tnats.limits import SECOND_NS
 
 
 def consumer_rows(infos: Iterable[ConsumerInfo]) -> tuple[Sequence[str], list[Sequence[str]]]:
@@ -88,7 +89,7 @@ def state_facts(info: ConsumerInfo) -> list[Fact]:
         ("Waiting pulls", show_count(info.num_waiting)),
         ("Unprocessed", show_count(info.num_pending)),
         ("Active interest", show_flag(info.push_bound) if info.config and info.config.is_push else ""),
-        ("Paused for", show_duration(info.pause_remaining_ns, "") if info.paused else ""),
+        ("Paused for", show_duration(info.pause_remaining_ns // SECOND_NS * SECOND_NS, "0s") if info.paused else ""),
     ]
     for group in info.priority_groups:
         holder = f"pinned to {group.pinned_client_id}" if group.pinned_client_id else "free"

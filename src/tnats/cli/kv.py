@@ -18,7 +18,7 @@ from tnats.cli.jetstream import (
     names_option,
 )
 from tnats.cli.listing import Table, print_list, print_names
-from tnats.cli.output import data_record, json_option, note, print_json, write_bytes
+from tnats.cli.output import data_record, json_option, note, print_json, print_outcome, write_bytes
 from tnats.cli.pub import read_body
 from tnats.cli.tables import print_facts, print_table
 from tnats.cli.values import DURATION, SIZE, show_count, show_duration, show_flag, show_size, show_time
@@ -230,14 +230,16 @@ async def list_keys(kv: KeyValue, key: str | None, verbose: bool, with_values: b
 @click.argument("bucket")
 @click.option("--older-than", type=DURATION, default="30m", show_default=True, help="Marks that are older go too.")
 @force_option
+@json_option
 @jetstream_options
-def compact(js_session: JetStreamSession, bucket: str, older_than: int, force: bool) -> int:
+def compact(js_session: JetStreamSession, bucket: str, older_than: int, force: bool, as_json: bool) -> int:
     """Free what removed keys of BUCKET still hold."""
     confirm(f"Remove what deleted keys of bucket {bucket} hold?", force=force)
 
     async def work(js: JetStream) -> None:
         count = await (await open_bucket(js, bucket)).purge_deletes(older_than_s=older_than / SECOND_NS)
-        note(f"Cleared {show_count(count)} removed keys of bucket {bucket}")
+        text = f"Cleared {show_count(count)} removed keys of bucket {bucket}"
+        print_outcome(text, as_json, bucket=bucket, cleared=count)
 
     return js_session.run(work)
 
@@ -323,16 +325,19 @@ def write(js_session: JetStreamSession, bucket: str, key: str, as_json: bool, ca
 @click.argument("bucket")
 @click.argument("key", required=False)
 @force_option
+@json_option
 @jetstream_options
-def rm(js_session: JetStreamSession, bucket: str, key: str | None, force: bool) -> int:
+def rm(js_session: JetStreamSession, bucket: str, key: str | None, force: bool, as_json: bool) -> int:
     """Remove KEY, whose history stays; without KEY the whole BUCKET."""
     confirm(f"Remove {f'key {key} of ' if key else ''}bucket {bucket}?", force=force)
 
     async def work(js: JetStream) -> None:
         if key is None:
             await delete_bucket(js, bucket)
+            print_outcome(f"Removed bucket {bucket}", as_json, bucket=bucket, removed=True)
         else:
             await (await open_bucket(js, bucket)).delete(key)
+            print_outcome(f"Removed {bucket} > {key}", as_json, bucket=bucket, key=key, removed=True)
 
     return js_session.run(work)
 
@@ -342,13 +347,15 @@ def rm(js_session: JetStreamSession, bucket: str, key: str | None, force: bool) 
 @click.argument("key")
 @click.option("--ttl", type=DURATION, default=None, help="How long the mark of the removal stays.")
 @force_option
+@json_option
 @jetstream_options
-def purge(js_session: JetStreamSession, bucket: str, key: str, ttl: int | None, force: bool) -> int:
+def purge(js_session: JetStreamSession, bucket: str, key: str, ttl: int | None, force: bool, as_json: bool) -> int:
     """Remove KEY with its history."""
     confirm(f"Remove key {key} of bucket {bucket} with its history?", force=force)
 
     async def work(js: JetStream) -> None:
         await (await open_bucket(js, bucket)).purge(key, ttl_s=None if ttl is None else ttl / SECOND_NS)
+        print_outcome(f"Removed {bucket} > {key} and its history", as_json, bucket=bucket, key=key, purged=True)
 
     return js_session.run(work)
 

@@ -21,7 +21,7 @@ from tnats.cli.jetstream import (
     names_option,
 )
 from tnats.cli.listing import Table, print_list, print_names
-from tnats.cli.output import json_option, note, print_json, progress_bar, write_bytes
+from tnats.cli.output import json_option, print_json, print_outcome, progress_bar, write_bytes
 from tnats.cli.pub import parse_headers
 from tnats.cli.stream_backup import progress_option
 from tnats.cli.tables import print_facts
@@ -167,13 +167,15 @@ async def list_objects(store: ObjectStore, only_names: bool, as_json: bool) -> N
 @command.command("seal")
 @click.argument("bucket")
 @force_option
+@json_option
 @jetstream_options
-def seal(js_session: JetStreamSession, bucket: str, force: bool) -> int:
+def seal(js_session: JetStreamSession, bucket: str, force: bool, as_json: bool) -> int:
     """Make BUCKET read-only, for good."""
     confirm(f"Seal object store {bucket}? It cannot be undone.", force=force)
 
     async def work(js: JetStream) -> None:
         await (await open_store(js, bucket)).seal()
+        print_outcome(f"Sealed object store {bucket}", as_json, bucket=bucket, sealed=True)
 
     return js_session.run(work)
 
@@ -244,10 +246,15 @@ async def exists(store: ObjectStore, name: str) -> bool:
 @click.option("-O", "--output", default="", help='File to write, "-" for standard output; else the object\'s name.')
 @progress_option
 @force_option
+@json_option
 @jetstream_options
-def get(js_session: JetStreamSession, bucket: str, name: str, output: str, progress: bool, force: bool) -> int:
+def get(
+    js_session: JetStreamSession, bucket: str, name: str, output: str, progress: bool, force: bool, as_json: bool
+) -> int:
     """Write the object NAME into a file. The file appears when all of it has come and its digest is right."""
     path = output or os.path.basename(name)
+    if path == "-" and as_json:
+        raise click.UsageError("give a file or --json: standard output cannot take both")
     if output != "-" and os.path.exists(path):
         confirm(f"Overwrite {path}?", force=force)
 
@@ -273,7 +280,8 @@ def get(js_session: JetStreamSession, bucket: str, name: str, output: str, progr
             finally:
                 file.close()
             await disk.rename(partial, path)
-        note(f"Wrote {show_size(writer.byte_count)} to {path}")
+        text = f"Wrote {show_size(writer.byte_count)} to {path}"
+        print_outcome(text, as_json, bucket=bucket, name=name, file=path, bytes=writer.byte_count)
 
     return js_session.run(work)
 
@@ -300,16 +308,19 @@ def info(js_session: JetStreamSession, bucket: str, name: str | None, as_json: b
 @click.argument("bucket")
 @click.argument("name", required=False)
 @force_option
+@json_option
 @jetstream_options
-def rm(js_session: JetStreamSession, bucket: str, name: str | None, force: bool) -> int:
+def rm(js_session: JetStreamSession, bucket: str, name: str | None, force: bool, as_json: bool) -> int:
     """Remove the object NAME; without NAME the whole BUCKET."""
     confirm(f"Remove {f'object {name} of ' if name else ''}object store {bucket}?", force=force)
 
     async def work(js: JetStream) -> None:
         if name is None:
             await delete_store(js, bucket)
+            print_outcome(f"Removed object store {bucket}", as_json, bucket=bucket, removed=True)
         else:
             await (await open_store(js, bucket)).delete(name)
+            print_outcome(f"Removed object {name} of store {bucket}", as_json, bucket=bucket, name=name, removed=True)
 
     return js_session.run(work)
 

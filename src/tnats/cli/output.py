@@ -35,6 +35,14 @@ def note(text: str) -> None:
     click.secho(text, err=True, dim=True)
 
 
+def print_outcome(text: str, as_json: bool, **record: Any) -> None:
+    """What was done: `record` for programs, `text` for people."""
+    if as_json:
+        print_json(record)
+    else:
+        note(text)
+
+
 def message_record(message: Message, *, headers_only: bool = False) -> dict[str, Any]:
     """A message for JSON: `data` is text, or `data_base64` where it is not valid UTF-8."""
     record: dict[str, Any] = {"subject": message.subject}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, BinaryIO
 
 import click
@@ -18,7 +19,7 @@ from tnats.cli.jetstream import (
     names_option,
 )
 from tnats.cli.listing import print_list, print_names
-from tnats.cli.output import json_option, note, print_json
+from tnats.cli.output import json_option, note, print_json, print_outcome
 from tnats.cli.stream_backup import backup, restore
 from tnats.cli.stream_config import configure, stream_options
 from tnats.cli.stream_show import print_stored, print_stream, stored_record, stream_rows
@@ -122,15 +123,13 @@ def edit(
 
     async def work(js: JetStream) -> None:
         handle = js.stream(stream)
-        config = (await handle.info()).config
-        before = to_object(config)
+        before = (await handle.info()).config
+        config = deepcopy(before)
         if config_file is not None:
             config = read_config(StreamConfig, config_file)
             config.name = stream
         configure(config, given)
-        question = f"Change stream {stream}?"
-        nothing = "Nothing would change" if dry_run else "Nothing changes"
-        if is_change_wanted(before, config, question, dry_run=dry_run, force=force, nothing=nothing):
+        if is_change_wanted(before, config, f"Change stream {stream}?", dry_run=dry_run, force=force):
             show(await handle.update(config), as_json)
 
     return js_session.run(work)
@@ -139,13 +138,15 @@ def edit(
 @command.command("rm")
 @click.argument("stream")
 @force_option
+@json_option
 @jetstream_options
-def rm(js_session: JetStreamSession, stream: str, force: bool) -> int:
+def rm(js_session: JetStreamSession, stream: str, force: bool, as_json: bool) -> int:
     """Remove STREAM with its messages and consumers."""
     confirm(f"Remove stream {stream} with all its messages?", force=force)
 
     async def work(js: JetStream) -> None:
         await js.stream(stream).delete()
+        print_outcome(f"Removed stream {stream}", as_json, stream=stream, removed=True)
 
     return js_session.run(work)
 
@@ -168,10 +169,8 @@ def purge(
 
     async def work(js: JetStream) -> None:
         count = await js.stream(stream).purge(subject=subject, below_sequence=below_sequence, keep=keep)
-        if as_json:
-            print_json({"stream": stream, "purged": count})
-        else:
-            note(f"Removed {show_count(count)} messages of stream {stream}")
+        text = f"Removed {show_count(count)} messages of stream {stream}"
+        print_outcome(text, as_json, stream=stream, purged=count)
 
     return js_session.run(work)
 
@@ -201,13 +200,16 @@ def get(js_session: JetStreamSession, stream: str, sequence: int | None, last_fo
 @click.argument("stream")
 @click.argument("sequence", type=int)
 @force_option
+@json_option
 @jetstream_options
-def rmm(js_session: JetStreamSession, stream: str, sequence: int, force: bool) -> int:
+def rmm(js_session: JetStreamSession, stream: str, sequence: int, force: bool, as_json: bool) -> int:
     """Remove one message of STREAM, and overwrite its bytes."""
     confirm(f"Remove message {sequence} of stream {stream}?", force=force)
 
     async def work(js: JetStream) -> None:
         await js.stream(stream).delete_message(sequence)
+        text = f"Removed message {sequence} of stream {stream}"
+        print_outcome(text, as_json, stream=stream, sequence=sequence, removed=True)
 
     return js_session.run(work)
 
@@ -215,13 +217,15 @@ def rmm(js_session: JetStreamSession, stream: str, sequence: int, force: bool) -
 @command.command("seal")
 @click.argument("stream")
 @force_option
+@json_option
 @jetstream_options
-def seal(js_session: JetStreamSession, stream: str, force: bool) -> int:
+def seal(js_session: JetStreamSession, stream: str, force: bool, as_json: bool) -> int:
     """Make STREAM read-only, for good."""
     confirm(f"Seal stream {stream}? It cannot be undone.", force=force)
 
     async def work(js: JetStream) -> None:
         await js.stream(stream).seal()
+        print_outcome(f"Sealed stream {stream}", as_json, stream=stream, sealed=True)
 
     return js_session.run(work)
 

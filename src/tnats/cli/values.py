@@ -124,10 +124,11 @@ def show_duration(ns: int, none: str = "unlimited") -> str:
 
 
 def show_time(ns: int | None) -> str:
-    """`2026-11-29 12:00:00.123` in UTC; "never" for none."""
+    """`2026-11-29 12:00:00.120` in UTC; "never" for none."""
     if ns is None:
         return "never"
-    return format_time(ns // 1_000_000 * 1_000_000).replace("T", " ").rstrip("Z")
+    seconds, rest_ns = divmod(ns, SECOND_NS)
+    return f"{format_time(seconds * SECOND_NS).replace('T', ' ').rstrip('Z')}.{rest_ns // 1_000_000:03}"
 
 
 def show_flag(value: bool) -> str:

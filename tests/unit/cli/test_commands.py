@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tnats.cli.app import root
 from tnats.cli.bench_load import Result, Span, latency_summary, rates, share
 from tnats.cli.pub import parse_headers, read_body
 from tnats.cli.reply import fill_template, split_template
@@ -87,3 +89,26 @@ def test_rates_of_several_clients() -> None:
     record = result.record()
     assert [client["messages_per_second"] for client in record["clients"]] == [50.0, 100.0]
     assert "latency_ns" not in record
+
+
+def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group, and of the groups within, by their full names."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for word in command.list_commands(context):
+        found = command.get_command(context, word)
+        assert found is not None
+        yield from leaves(found, f"{name} {word}")
+
+
+def test_programs_can_read_what_every_command_says() -> None:
+    """All that is asked of a server can be had as JSON."""
+    context = click.Context(root)
+    for word in ("stream", "consumer", "kv", "object", "account", "bench", "pub", "sub", "req", "rtt"):
+        group = root.get_command(context, word)
+        assert group is not None
+        for name, command in leaves(group, word):
+            options = [option for parameter in command.params for option in parameter.opts]
+            assert "--json" in options or name in ("bench service serve", "pub"), name

@@ -77,9 +77,25 @@ def test_a_consumer_is_configured() -> None:
 
 
 def test_changes_are_told() -> None:
-    """A line for each key that differs, added and removed ones too."""
-    assert changes({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": [2], "d": "x"}) == [
-        "b: 2 -> [2]",
-        "c: 3 -> null",
-        'd: null -> "x"',
+    """A line for each field that differs, in words for people: times as durations, records and metadata field by field.
+
+    What the server adds to the metadata is nobody's change.
+    """
+    before = StreamConfig("S", subjects=["s"], max_age_ns=604800 * 10**9, metadata={"_nats.ver": "2", "a": "b"})
+    after = StreamConfig("S", subjects=["s", "t"], description="d", metadata={"a": "c", "x": "y"})
+    after.republish = Republish("s", "r")
+    assert changes(before, before) == []
+    assert changes(before, after) == [
+        'description: none -> "d"',
+        'subjects: ["s"] -> ["s","t"]',
+        "max_age: 7d -> none",
+        'republish.src: none -> "s"',
+        'republish.dest: none -> "r"',
+        'metadata.a: "b" -> "c"',
+        'metadata.x: none -> "y"',
+    ]
+    waits = ConsumerConfig("c", backoff_ns=[10**9, 60 * 10**9], ack_wait_ns=30 * 10**9)
+    assert changes(waits, ConsumerConfig("c", pause_until_ns=0)) == [
+        "ack_wait: 30s -> none",
+        "backoff: 1s, 1m0s -> none",
     ]

@@ -65,7 +65,7 @@ def test_what_is_shown() -> None:
         "unlimited", "1s", "1d", "1d1h0m0s",
     ]  # fmt: skip
     assert show_time(None) == "never"
-    assert show_time(1_500_000_000) == "1970-01-01 00:00:01.5"
+    assert show_time(1_500_000_000) == "1970-01-01 00:00:01.500"
 
 
 @given(st.integers(1, 2**62))

@@ -13,14 +13,20 @@ class ApiError(JetStreamError):
     """The server refused a request.
 
     `code` as in HTTP (404, 503 ...), `err_code` the server's own number of the reason (published error table),
-    `description` its words. 0 for what an answer left out.
+    `description` its words. 0 for what an answer left out. `call`: what was asked (`STREAM.INFO.ORDERS`), empty where
+    it was no call of the API.
     """
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
-        super().__init__(f"{description} (code {code}, err_code {err_code})")
+        super().__init__(description)
         self.code = code
         self.err_code = err_code
         self.description = description
+        self.call = ""
+
+    def __str__(self) -> str:
+        call = f"{self.call}, " if self.call else ""
+        return f"{self.description} ({call}code {self.code}, err_code {self.err_code})"
 
 
 class NotFound(ApiError):
