@@ -164,12 +164,7 @@ class StreamMachine:
             last[subject] = entry.first_seq + offset
 
     def _note_headers(self, seq: int, ts_ns: int, subject: bytes, block: bytes, applied: Applied) -> None:
-        if self.config.allow_msg_ttl and is_removal(block):
-            self.deadlines.add_marker(seq)
-        headers = nats_headers(block)
-        if not headers:
-            return
-        self._observe_headers(seq, ts_ns, subject, headers)
+        headers = self._observe_headers(seq, ts_ns, subject, block)
         rollup = headers.get(ROLLUP)
         if rollup:
             self._rollup(seq, subject, rollup, applied)
@@ -181,7 +176,11 @@ class StreamMachine:
             else:
                 self._remove(self.schedules.seq_of(scheduler), applied)
 
-    def _observe_headers(self, seq: int, ts_ns: int, subject: bytes, headers: dict[bytes, bytes]) -> None:
+    def _observe_headers(self, seq: int, ts_ns: int, subject: bytes, block: bytes) -> dict[bytes, bytes]:
+        """Note what the headers of a message mean as long as it is there; those that concern JetStream."""
+        if self.config.allow_msg_ttl and is_removal(block):
+            self.deadlines.add_marker(seq)
+        headers = nats_headers(block)
         msg_id = headers.get(MSG_ID)
         if msg_id:
             self.duplicates.add(msg_id, seq, ts_ns)
@@ -193,6 +192,7 @@ class StreamMachine:
                 self.deadlines.add(seq, ts_ns, ttl_ns)
         if self.config.allow_msg_schedules and headers.get(SCHEDULE):
             self.schedules.add(subject, seq, ts_ns, headers)
+        return headers
 
     def _note_source(self, value: bytes) -> None:
         place = parse_place(value)
@@ -334,13 +334,7 @@ class StreamMachine:
 
     def observe(self, seq: int, ts_ns: int, message: Message) -> None:
         """A message that the store already holds: rebuild what its headers mean. In order, after `restore`."""
-        subject, block, _ = message
-        if self.config.allow_msg_ttl and is_removal(block):
-            self.deadlines.add_marker(seq)
-        headers = nats_headers(block)
-        if not headers:
-            return
-        self._observe_headers(seq, ts_ns, subject, headers)
+        headers = self._observe_headers(seq, ts_ns, message[0], message[1])
         scheduler = headers.get(SCHEDULER)
         next_ns = parse_next(headers[NEXT]) if scheduler and NEXT in headers else None
         if scheduler and next_ns is not None:
