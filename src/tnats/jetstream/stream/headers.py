@@ -29,7 +29,7 @@ _NONE: dict[bytes, bytes] = {}
 def source_alone(block: bytes) -> bytes:
     """The value of Nats-Stream-Source, if that is the only header; empty otherwise."""
     if block.startswith(SOURCE_START) and block.find(b"\r\n", len(SOURCE_START)) == len(block) - 4:
-        return block[len(SOURCE_START) : -4]
+        return block[len(SOURCE_START) : -4].lstrip(b" ")
     return b""
 
 
