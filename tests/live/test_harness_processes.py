@@ -160,6 +160,10 @@ async def test_targets_that_are_none(text: str, reason: str) -> None:
         (["run", "F1", "--target", "/bin/false", "--variant", "kill-always"], "did not start as n"),
         (["run", "F5", "--target", "/bin/false", "--variant", "part-kill"], "did not start as n"),
         (["run", "F2", "--target", "tnats", "--variant", "x"], "no variant 'x'"),
+        (
+            ["run", "F5", "--target", "tnats", "--nodes", "3"],
+            "pause-kill does not fit into a cluster of 3: targets=n4,n5",
+        ),
         (["run", "F2", "--target", "tnats", "--profile", "x"], "no profile 'x'"),
         (["run", "F2", "--target", "./x"], "no such program"),
         (["run", "F2", "--target", "/bin/false", "--variant", "bitflip-kill"], "did not start: ended at once"),

@@ -17,7 +17,7 @@ from tnats.cli.session import run as run_live
 from tnats.cli.tables import console as table_console
 from tnats.errors import TnatsError
 from tnats.harness.contract import CLAUSES
-from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant
+from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant, with_nodes
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.kills import KillsReport, run_kills
@@ -87,6 +87,7 @@ def listed(finding: Finding) -> dict[str, Any]:
 )
 @click.option("--profile", default="short", show_default=True, help="How long and how fast: short, real.")
 @click.option("--variant", "variant_name", help="Only this variant. [default: all]")
+@click.option("--nodes", type=click.IntRange(2, 9), help="Of a cluster. [default: as the scenario file says]")
 @click.option("--seed", default=1, show_default=True, help="Of what is drawn: files, bits, what a power loss spares.")
 @click.option("--out", default="jepsen-results", show_default=True, help="Directory for history, figures, plot.")
 @click.option("--keep", is_flag=True, help="Keep the working directory with stores and server logs.")
@@ -97,6 +98,7 @@ def run_finding(
     target: str,
     profile: str,
     variant_name: str | None,
+    nodes: int | None,
     seed: int,
     out: str,
     keep: bool,
@@ -109,6 +111,8 @@ def run_finding(
     """
     try:
         finding, variants = choose(load_findings(directory), finding_id, variant_name, profile)
+        if nodes is not None:
+            variants = [with_nodes(variant, nodes) for variant in variants]
     except TnatsError as exc:
         return could_not_run(exc)
     reports: list[Report] = []

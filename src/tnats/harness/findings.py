@@ -9,6 +9,8 @@ from __future__ import annotations
 import tomllib
 from typing import Any, Literal
 
+import attrs
+
 from tnats.errors import TnatsError
 from tnats.harness.faults import Fault, FaultError, parse_fault
 from tnats.harness.selection import check
@@ -92,7 +94,24 @@ def _variant(options: dict[str, Any]) -> Variant:
     variant = Variant(faults=faults, **{"workload": "queue", "store": "directory", **options})
     if variant.expect not in EXPECTATIONS:
         raise ValueError(f"variant {variant.name}: expect is one of {', '.join(EXPECTATIONS)}")
-    names = [f"n{number}" for number in range(1, variant.nodes + 1)]
-    for fault in faults:
-        check(fault.word("targets", "all"), names)
+    check_targets(variant)
     return variant
+
+
+def check_targets(variant: Variant) -> None:
+    """Raise FaultError for a fault that hits nodes which the variant does not have."""
+    names = [f"n{number}" for number in range(1, variant.nodes + 1)]
+    for fault in variant.faults:
+        check(fault.word("targets", "all"), names)
+
+
+def with_nodes(variant: Variant, count: int) -> Variant:
+    """The same in a cluster of another size; a variant on one node stays as it is. Raises FindingError."""
+    if variant.nodes == 1:
+        return variant
+    resized = attrs.evolve(variant, nodes=count)
+    try:
+        check_targets(resized)
+    except FaultError as exc:
+        raise FindingError(f"variant {variant.name} does not fit into a cluster of {count}: {exc}") from None
+    return resized

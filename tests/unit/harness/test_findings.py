@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tnats.cli.jepsen import runnable_on
-from tnats.harness.findings import FindingError, parse_finding
+from tnats.harness.findings import FindingError, parse_finding, with_nodes
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load, load_findings
 from tnats.harness.real.stores import FILE_CLASSES, matches
@@ -112,3 +112,12 @@ def test_a_server_without_clusters_runs_what_needs_none() -> None:
         assert {variant.nodes for variant in variants} == {1, 5}
     with pytest.raises(CouldNotRun, match="F5 needs a cluster of 5 nodes, and t has no clusters yet"):
         runnable_on(alone, findings["F5"], list(findings["F5"].variants))
+
+
+def test_a_cluster_may_have_another_size() -> None:
+    """Where no fault names a node that it would lack; one node stays one."""
+    findings = {finding.id: finding for finding in load_findings(str(DIRECTORY))}
+    assert [with_nodes(variant, 3).nodes for variant in findings["F1"].variants] == [3, 3]
+    assert with_nodes(findings["F2"].variants[0], 3).nodes == 1
+    with pytest.raises(FindingError, match="does not fit into a cluster of 3"):
+        with_nodes(findings["F5"].variants[0], 3)
