@@ -184,6 +184,16 @@ JOURNAL_PART_BYTES_MAX = 120 * MIB
 JOURNAL_UNSYNCED_BYTES_MAX = 16 * MIB
 """With a sync interval: written and not synced. Beyond it a sync is begun, which nobody waits for."""
 
+LEASE_SEQUENCES_MIN = 1024
+"""With a sync interval: how many sequences a stream may use before the journal is synced, and so how many a loss of
+power can cost."""
+
+LEASE_SEQUENCES_MAX = 65_536
+"""The same of a stream that is published to as fast as can be."""
+
+LEASE_NS = 100 * 1_000_000
+"""How long half a lease lasts at the present rate: many times what a sync takes."""
+
 JOURNAL_RESERVE_BYTES = 64 * KIB
 """End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
 some hundred of them. A sixteenth of a small part."""

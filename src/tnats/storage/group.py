@@ -10,6 +10,7 @@ import trio
 from tnats.runtime.api import Buffer
 from tnats.storage import hot, record
 from tnats.storage.errors import StorageError
+from tnats.storage.lease import LeasePace
 from tnats.storage.recover import GroupState
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Group:
         """Index of the last entry that was appended, written or not."""
         self.is_dropped = False
         """Its removal is on its way, or done."""
+        self._pace = LeasePace(state.leased)
 
     @property
     def name(self) -> str:
@@ -88,36 +90,54 @@ class Group:
         callback: Callable[[Ticket], None] | None = None,
         frees_space: bool = False,
         wake: bool = True,
+        sequence: int = 0,
     ) -> Ticket:
         """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
 
         `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
-        be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. Raises StoreFrozen, StoreBusy.
+        be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. `sequence` is the highest that
+        the entries give to messages: no other message gets it, whatever a loss of power takes (see `lease`).
+
+        Raises StoreFrozen, StoreBusy.
         """
+        if sequence > self._pace.extend_above and self._journal.grants_leases:
+            self._extend_lease(sequence)
         first = self.proposed + 1
         number = self.state.number
         records: list[hot.Record] = [
             (record.ENTRY, number, first + offset, term, b"", b"", body) for offset, body in enumerate(bodies)
         ]
         if not self.state.state_at:
-            records.insert(0, self._state_record(0, b""))
-        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space, wake=wake)
+            records.insert(0, self.state.record(0, self.proposed, b""))
+        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space, wake=wake, sequence=sequence)
         self.proposed += len(bodies)
         return ticket
 
-    def write_nowait(self, body: Buffer) -> bool:
+    def write_nowait(self, body: Buffer, *, sequence: int = 0) -> bool:
         """With a sync interval: append one entry and write it here and now, as `append_nowait` and a done ticket do.
 
         False if that cannot be done: then nothing has happened, and `append_nowait` says why.
         """
+        if sequence > self._pace.extend_above or sequence > self.state.leased:
+            return False
         return self._journal.write_entry_nowait(self, body)
+
+    def _extend_lease(self, sequence: int) -> None:
+        lease = self._pace.extend(sequence, self._journal.mono_ns())
+        records: list[hot.Record] = [(record.LEASE, self.state.number, lease, 0, b"", b"", b"")]
+        if not self.state.state_at:
+            records.insert(0, self.state.record(0, self.proposed, b""))
+        self._journal.enqueue(self, records, None, lease=lease)
+
+    def refused(self) -> None:
+        """Nothing of what is proposed and not written will be."""
+        self.proposed = self.last
+        self.is_dropped = False
+        self._pace.refused(self.state.leased)
 
     def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
         """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
-        return self._journal.enqueue(self, [self._state_record(floor, note)], None, frees_space=True)
-
-    def _state_record(self, floor: int, note: bytes) -> hot.Record:
-        return (record.GROUP, self.state.number, floor, self.proposed, self.name.encode(), b"", note)
+        return self._journal.enqueue(self, [self.state.record(floor, self.proposed, note)], None, frees_space=True)
 
     def drop_nowait(self) -> Ticket:
         """Remove the group."""

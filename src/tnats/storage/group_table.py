@@ -57,9 +57,9 @@ class GroupTable:
     def states(self) -> list[hot.Record]:
         """A record for each group that tells its state."""
         records: list[hot.Record] = []
-        for number, group in self._by_number.items():
+        for group in self._by_number.values():
             state = group.state
-            records.append((record.GROUP, number, state.floor, state.last, state.name.encode(), b"", state.note))
+            records.append(state.record(state.floor, state.last, state.note))
         return records
 
     def note(self, part: PartSummary, records: list[hot.Record], offsets: list[int]) -> None:

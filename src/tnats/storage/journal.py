@@ -28,7 +28,7 @@ The host runs `run` in its nursery, ends it with `close`, and calls `release` af
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import attrs
@@ -70,6 +70,10 @@ class _Append:
     size: int
     ticket: Ticket
     frees_space: bool
+    sequence: int
+    """The highest that it gives to messages, 0 for none: above the lease, it is durable before it is acknowledged."""
+    lease: int
+    """The group's lease once this is durable; 0: as it is."""
 
 
 @define(eq=False)
@@ -116,6 +120,9 @@ class Journal:
         """A batch is on its way: nothing may be written before it."""
         self._under_way: _Batch | None = None
         """Written, and its sync is begun."""
+        self._leases: list[_Append] = []
+        """Extensions that are written, and not yet on their way to being durable."""
+        self._leases_syncing: list[_Append] = []
         self._batch_count = 0
         """How many appends the last batch was of."""
         self._enqueued_count = self._ended_count = 0
@@ -127,6 +134,10 @@ class Journal:
         self.after_batch: Callable[[], None] = _nothing
         """Called when the tickets of a batch that was waited for are done: what came of them can go out at once."""
         self.sync_count = 0
+
+    def mono_ns(self) -> int:
+        """The time by which groups measure how fast they use their leases."""
+        return self._clock.mono_ns()
 
     @property
     def findings(self) -> list[record.Finding]:
@@ -162,8 +173,12 @@ class Journal:
         *,
         frees_space: bool = False,
         wake: bool = True,
+        sequence: int = 0,
+        lease: int = 0,
     ) -> Ticket:
         """Put records in line for the next batch; `run` is told of it with `wake`.
+
+        Of a group that takes leases: the highest `sequence` that they use, or the `lease` that they extend it to.
 
         Raises StoreFrozen, StoreBusy, LogRemoved.
         """
@@ -177,7 +192,7 @@ class Journal:
         if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
-        self._queue.append(_Append(group, records, size, ticket, frees_space))
+        self._queue.append(_Append(group, records, size, ticket, frees_space, sequence, lease))
         self._enqueued_count += 1
         self._queue_bytes += size
         if wake:
@@ -198,7 +213,7 @@ class Journal:
             or self.frozen is not None
             or self._closing
             or self._queue_bytes > min(JOURNAL_BATCH_BYTES_MAX, part.room(may_use_reserve=False))
-            or (not interval_ns and self._batch_count > 1)
+            or (self._is_beyond_lease(self._queue) if interval_ns else self._batch_count > 1)
         ):
             self._work.set()
             return
@@ -249,11 +264,23 @@ class Journal:
         self._batch_count = len(appends)
         return _Batch(appends, size, records)
 
+    @property
+    def grants_leases(self) -> bool:
+        """Whether sequences may be used that a loss of power can take the knowledge of."""
+        return self._options.sync_interval_ns > 0
+
+    def _is_beyond_lease(self, appends: Iterable[_Append]) -> bool:
+        return any(append.sequence > append.group.state.leased for append in appends)
+
     def _write(self, part: JournalPart, batch: _Batch) -> None:
-        """Write a batch for which there is room. It is done with a sync interval, else its sync is begun."""
+        """Write a batch for which there is room. It is done if it need not be durable, else its sync is begun."""
         try:
             batch.offsets = self._put(part, batch.records)
-            if not self._options.sync_interval_ns:
+            extensions = [append for append in batch.appends if append.lease]
+            if extensions:
+                self._leases += extensions
+                self._work.set()
+            if not self.grants_leases or self._is_beyond_lease(batch.appends):
                 self._begin_sync(part)
                 self._under_way = batch
                 self._is_writing = True
@@ -300,8 +327,7 @@ class Journal:
         self._queue_bytes = 0
         self._ended_count += len(refused)
         for append in refused:
-            append.group.proposed = append.group.last
-            append.group.is_dropped = False
+            append.group.refused()
         for append in refused:
             append.ticket.resolve(error)
 
@@ -379,10 +405,16 @@ class Journal:
         return self.frozen is None and part is not None and part.is_dirty
 
     def _is_due(self) -> bool:
-        """Whether the interval is over, or so much was written that a start would take long to make sure of it."""
+        """Whether the interval is over, or a lease is to be extended, or so much was written that a start would take
+        long to make sure of it.
+        """
         part = self.parts.current
         assert part is not None
-        return self._clock.mono_ns() >= self._sync_at_ns or part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX
+        return (
+            self._clock.mono_ns() >= self._sync_at_ns
+            or part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX
+            or bool(self._leases)
+        )
 
     async def _sync(self) -> bool:
         """Make the current part durable and promise it. False when that failed: then the journal is frozen."""
@@ -403,6 +435,7 @@ class Journal:
             part.begin_sync()
         except DiskError as exc:
             raise self._freeze(exc) from exc
+        self._leases, self._leases_syncing = [], self._leases
 
     async def _wait_synced(self, part: JournalPart) -> bool:
         try:
@@ -410,6 +443,8 @@ class Journal:
         except DiskError as exc:
             self._freeze(exc)
             return False
+        for append in self._leases_syncing:
+            append.group.state.leased = append.lease
         self.sync_count += 1
         return True
 

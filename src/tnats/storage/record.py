@@ -33,7 +33,8 @@ FOOTER = 3
 ENTRY = 4
 """Journal: one log entry. Group, index, stamp: term; body: the entry."""
 GROUP = 5
-"""Journal: state of a group. Key: name; index: floor (entries up to it are gone); stamp: last index; body: a note."""
+"""Journal: state of a group. Key: name; index: floor (entries up to it are gone); stamp: last index; body: a note;
+head: its lease, if it has one (8 bytes, little endian)."""
 MESSAGE = 6
 """Stream: one message. Index: sequence; stamp: time in ns; key: subject; head: header block; body: payload."""
 # 7 is hot.ERASED: a message that was removed. Index: sequence.
@@ -63,11 +64,14 @@ size, with the highest bit set if there is a head, which then begins with its si
 
 PACKED_HEAD = 1 << 31
 
+LEASE = 18
+"""Journal: the sequences up to index of a group's stream may have been used."""
+
 DICTIONARY = 17
 """Stream: what the packed messages of this segment are compressed against. Index and stamp: the first and last sequence
 that it is made of."""
 
-KINDS = frozenset(range(HEADER, DICTIONARY + 1)) - {9}
+KINDS = frozenset(range(HEADER, LEASE + 1)) - {9}
 SEALED_BYTES_MAX = 32
 """A record takes at most so much more when it is encrypted, padding included."""
 RECORD_SIZE_MAX = 128 * 1024 * 1024

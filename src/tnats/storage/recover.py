@@ -53,6 +53,13 @@ class GroupState:
     """Ranges (first, last) of indexes that were used but cannot be read."""
     state_at: int = 0
     """Number of the newest part that holds this group's state."""
+    leased: int = 0
+    """Sequences up to here may have been used: durable (see `lease`)."""
+
+    def record(self, floor: int, last: int, note: bytes) -> hot.Record:
+        """The record of this group's state, with these in place of its own."""
+        lease = self.leased.to_bytes(8, "little") if self.leased else b""
+        return (record.GROUP, self.number, floor, last, self.name.encode(), lease, note)
 
     def place(self, index: int) -> int:
         """Where entry `index` stands; 0 when it is gone or lost."""
@@ -303,6 +310,8 @@ class _Replay:
     def apply(self, part: int, summary: PartSummary, found: hot.Found, data: bytearray, *, torn: bool) -> None:
         offset, _, kind, number, index, stamp = found[:6]
         groups = self.result.groups
+        if kind == record.LEASE and number in groups:
+            groups[number].leased = max(groups[number].leased, index)
         if kind not in (record.ENTRY, record.GROUP, record.DROP):
             return
         group = groups.get(number)
@@ -337,6 +346,7 @@ class _Replay:
         group.skip(last)
         group.raise_floor(floor)
         group.note = taken.body
+        group.leased = max(group.leased, int.from_bytes(taken.head, "little"))
         group.state_at = part
 
     def finish(self) -> Recovery:

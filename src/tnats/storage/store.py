@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from tnats.limits import SECOND_NS
+from tnats.limits import LEASE_SEQUENCES_MAX, SECOND_NS
 from tnats.records import define
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage import record, segment
@@ -186,6 +186,18 @@ class Store:
             log.used = (self._used.last(name, None if self._is_damaged() else group.state.number), unknown)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
         return stream
+
+    def last_lost(self, name: str, last: int) -> int:
+        """The last sequence that a loss of power can have taken from a stream; `last` if it has taken none.
+
+        `last` is the last sequence that is known to have been used.
+        """
+        leased = self.journal.group(name).state.leased
+        if not self.lost_unsynced or not leased:
+            return last
+        if self.journal.damaged_bytes:  # its lease may have gone further
+            leased = max(leased, last + self.journal.damaged_bytes // ENTRY_SIZE_MIN) + LEASE_SEQUENCES_MAX
+        return max(last, leased)
 
     def own(self, name: str, checkpoint: Callable[[], Awaitable[None]]) -> None:
         """Have `checkpoint` called, instead of anything else, when the group `name` holds back a part of the journal.

@@ -27,7 +27,6 @@ from tnats.storage.errors import StorageError
 from tnats.storage.index import LOST
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.record import Finding
-from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
 from tnats.storage.stream_log import NOTE, StreamLog
 
 if TYPE_CHECKING:
@@ -74,8 +73,9 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
     passed_over = []
-    if host.store.lost_unsynced and host.options.sync_interval_ns:
-        passed_over.append(_pass_over_unsynced(log))
+    last_lost = host.store.last_lost(record.group, log.index.last)
+    if last_lost > log.index.last:
+        passed_over.append(_pass_over(log, last_lost))
     group = host.store.journal.group(record.group)
     log.is_packing = machine.config.compression == Compression.S2
     service = StreamService(host, account, record, machine, store, group)
@@ -91,9 +91,9 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     return service
 
 
-def _pass_over_unsynced(log: StreamLog) -> tuple[int, int]:
-    """Count as used whatever sequences an unsynced part of the journal can have given out; (first, last) of them."""
-    first, last = log.index.last + 1, log.index.last + MISSING_PART_BYTES // ENTRY_SIZE_MIN
+def _pass_over(log: StreamLog, last: int) -> tuple[int, int]:
+    """Count the sequences up to `last` as used, for messages that a loss of power has taken; (first, last) of them."""
+    first = log.index.last + 1
     log.skip(first, last)
     text = "messages, as many as there were: power failed, and their sync was still to come"
     log.findings.append(Finding("lost", log.directory, first, last + 1, group=log.name, text=text))

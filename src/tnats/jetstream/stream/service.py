@@ -343,7 +343,8 @@ class StreamService:
             self._apply(entry, done)
             return
         body = encode(entry)
-        if not self._pending and self._group.write_nowait(body):
+        seq = entry.next_seq - 1 if isinstance(entry, Append) and self.config.mirror is None else 0
+        if not self._pending and self._group.write_nowait(body, sequence=seq):
             self.applied_index += 1
             self._apply(entry, done)
             return
@@ -353,7 +354,9 @@ class StreamService:
             self._pending_msgs += len(entry.messages)
         try:
             frees_space = isinstance(entry, Remove | Purge | Expire)
-            self._group.append_nowait((body,), callback=self._on_ticket, frees_space=frees_space, wake=False)
+            self._group.append_nowait(
+                (body,), callback=self._on_ticket, frees_space=frees_space, wake=False, sequence=seq
+            )
         except StorageError as error:
             self._fail_all(error)
             return
