@@ -43,7 +43,10 @@ async def test_a_partition_and_a_kill_lose_nothing() -> None:
         progress=lambda phase, done_s, total_s: None,
     )
     assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
-    assert report.figures["C1"]["acked"] > 30
+    acked = {operation.value for operation in report.evidence.acked()}
+    assert len(acked) > 30
+    assert all(acked <= values for values in report.observed.values_on_disk.values())
+    assert len(report.observed.values_on_disk) == 3
     for replicas in (report.evidence.replicas, report.evidence.restarted):
         assert [replica.node for replica in replicas] == ["n1", "n2", "n3"]
         assert [replica.failure for replica in replicas] == [""] * 3

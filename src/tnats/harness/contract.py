@@ -70,6 +70,8 @@ class Observed:
     stream_gone: bool = False
     on_disk: dict[str, int] = attrs.field(factory=dict)
     """By node how many bytes of message files its store holds at the end, however well it serves."""
+    values_on_disk: dict[str, set[str]] = attrs.field(factory=dict)
+    """By node which values stand in these files, where their form is known."""
     logged: dict[str, list[str]] = attrs.field(factory=dict)
     """By node which of the finding's telling words stand in its log."""
     reports: dict[str, list[str]] = attrs.field(factory=dict)
@@ -138,13 +140,19 @@ def emptied(evidence: Evidence, observed: Observed) -> list[str]:
 
 def losses(variant: Variant, evidence: Evidence, observed: Observed) -> tuple[list[tuple[str, str]], list[str]]:
     """Broken clauses and notes about acknowledged values that are not there."""
+    acked = {operation.value for operation in evidence.acked()}
     broken = list(passed_over(evidence))
     notes: list[str] = []
     for replica in evidence.replicas:
         if replica.node in observed.not_serving:
             continue
         if replica.failure:
-            broken.append(("K5", f"{replica.node} could not be read to the end: {replica.failure}"))
+            if acked <= observed.values_on_disk.get(replica.node, set()):
+                notes.append(
+                    f"{replica.node} was not read, {replica.failure}; its files hold all that was acknowledged"
+                )
+            else:
+                broken.append(("K5", f"{replica.node} could not be read to the end: {replica.failure}"))
             continue
         if replica.unanswered_count:
             broken.append(("K5", f"{replica.node} gave no answer to {replica.unanswered_count} reads of one sequence"))
@@ -182,6 +190,8 @@ class NodeFigures:
     drained_lost_count: int | None
     """Values that consumers connected to it did not get; None where none read."""
     on_disk_bytes: int
+    on_disk_count: int | None
+    """Acknowledged values in its files, served or not; None where their form is not known."""
     logged: tuple[str, ...]
     failure: str
 
@@ -197,6 +207,7 @@ def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
         replica = by_node.get(node, Replica(node, {}, failure="no node was read"))
         lost_count = 0 if replica.failure else len(lost_on(replica, evidence))
         got = {value for _, value in drained.get(node, ())}
+        values = observed.values_on_disk.get(node)
         rows.append(
             NodeFigures(
                 node,
@@ -205,6 +216,7 @@ def node_figures(evidence: Evidence, observed: Observed) -> list[NodeFigures]:
                 diverged_count=0 if replica.failure else diverged_count(readable[0], replica),
                 drained_lost_count=len(acked - got) if node in drained else None,
                 on_disk_bytes=on_disk_bytes,
+                on_disk_count=len(acked & values) if values is not None else None,
                 logged=tuple(observed.logged.get(node, ())),
                 failure=replica.failure,
             )

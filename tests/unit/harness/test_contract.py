@@ -202,11 +202,13 @@ def test_what_each_node_holds_is_counted() -> None:
     """Lost and diverged are not the same: a node may hold something else, or what others lack."""
     found = evidence(GOOD, n1=GOOD, n2={1: "0-0", 2: "0-1", 3: "9-9"}, n3=GOOD)
     found.replicas[2].failure = "no consumer was placed on it"
-    rows = node_figures(found, Observed(on_disk={"n1": 10, "n2": 20, "n3": 30, "n4": 0}))
+    values = {"n1": {"0-0", "9-9"}, "n4": set[str]()}
+    rows = node_figures(found, Observed(on_disk={"n1": 10, "n2": 20, "n3": 30, "n4": 0}, values_on_disk=values))
     counts = [(row.held_count, row.lost_count, row.diverged_count) for row in rows]
     assert counts == [(4, 0, 0), (2, 2, 2), (0, 0, 0), (0, 0, 0)]
     assert [row.failure for row in rows] == ["", "", "no consumer was placed on it", "no node was read"]
     assert [row.on_disk_bytes for row in rows] == [10, 20, 30, 0]
+    assert [row.on_disk_count for row in rows] == [1, None, None, 0]
 
 
 def test_a_node_that_threw_its_copy_away_breaks_k6() -> None:
@@ -230,3 +232,6 @@ def test_a_node_that_stays_away_breaks_k8_once() -> None:
     found.replicas[1].failure = "it did not start"
     assert broken("S", found, Observed(not_serving={"n2": "it did not start"}), nodes=5) == ["K8"]
     assert broken("S", found, nodes=5) == ["K5"]
+    whole, part = set(GOOD.values()), {"0-0"}
+    assert broken("S", found, Observed(values_on_disk={"n2": whole}), nodes=5) == [], "its files have it"
+    assert broken("S", found, Observed(values_on_disk={"n2": part}), nodes=5) == ["K5"]

@@ -18,9 +18,11 @@ def check(evidence: Evidence) -> Result:
         faults += differences(readable[0], other, f"{readable[0].node} and {other.node}")
     before = {replica.node: replica for replica in readable}
     for replica in evidence.restarted:
+        if replica.node not in before:
+            continue
         if replica.failure:
             faults.append(f"{replica.node} could not be read after a clean restart: {replica.failure}")
-        elif replica.node in before:
+        else:
             faults += differences(before[replica.node], replica, f"{replica.node} before and after a clean restart")
     return result("C6", "replicas agree, before and after a restart", faults)
 

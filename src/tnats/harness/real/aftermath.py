@@ -17,10 +17,12 @@ from tnats.client.jetstream import JetStream, StreamConfig, StreamInfo, StreamNo
 from tnats.harness.checkers.evidence import Evidence, Replica
 from tnats.harness.contract import Observed
 from tnats.harness.history import Recorder
+from tnats.harness.real import block_files
 from tnats.harness.real.cluster import Cluster, Node
 from tnats.harness.real.inspection import read_replica
 from tnats.harness.real.nemesis import Nemesis
 from tnats.harness.real.replicas import read_replicas
+from tnats.harness.real.stores import Store
 from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.queue import QueueWorkload
 from tnats.harness.workloads.register import RegisterWorkload
@@ -74,7 +76,16 @@ class Aftermath:
             self.evidence.replicas += [Replica(name, {}) for name in self.cluster.names]
         await self.cluster.stop()
         for name, node in self.cluster.nodes.items():
-            self.observed.on_disk[name] = sum(size for _, size in await node.store.files("block"))
+            await self.look_at_disk(name, node.store)
+
+    async def look_at_disk(self, name: str, store: Store) -> None:
+        """What the files of a stopped node hold, as far as they are understood."""
+        files = await store.files("block")
+        self.observed.on_disk[name] = sum(size for _, size in files)
+        blocks = [path for path, _ in files if path.endswith(".blk") and f"/streams/{jetstream.STREAM}/" in path]
+        if blocks or not files:
+            found = [data for path in blocks for _, data in block_files.messages(store.read(path))]
+            self.observed.values_on_disk[name] = {jetstream.decode(data) for data in found}
 
     async def read_back(self, queue: QueueWorkload | None) -> None:
         """Drain by consumers, read message by message, restart in order, read again. Raises ClientError."""

@@ -42,7 +42,8 @@ def seen_by_node(report: Report) -> list[str]:
     if report.variant.workload != "queue":
         return lines
     for row in node_figures(report.evidence, report.observed):
-        disk = f"{row.on_disk_bytes:,} bytes of message files on disk"
+        held = "" if row.on_disk_count is None else f" with {row.on_disk_count}"
+        disk = f"{row.on_disk_bytes:,} bytes of message files{held}"
         disk += "".join(f'; it logged "{words}"' for words in row.logged)
         if row.failure:
             lines.append(f"{row.node}: not read, {row.failure}; {disk}")

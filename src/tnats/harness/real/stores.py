@@ -54,6 +54,9 @@ class Store(Protocol):
     async def files(self, file_class: str) -> list[tuple[str, int]]:
         """(path, size) of the files of a class (see `FILE_CLASSES`), by path."""
 
+    def read(self, path: str) -> bytes:
+        """The content of one of them."""
+
     async def flip(self, path: str, bits: int) -> None:
         """Flip so many bits, drawn over the whole file. Raises FileNotFoundError when it is gone meanwhile."""
 
@@ -95,6 +98,9 @@ class DirectoryStore:
                     with suppress(FileNotFoundError):  # its server has just replaced it
                         found.append((path, os.path.getsize(path)))
         return sorted(found)
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
 
     async def flip(self, path: str, bits: int) -> None:
         with open(path, "r+b") as file:
@@ -170,6 +176,9 @@ class FaultFs:
     async def files(self, file_class: str) -> list[tuple[str, int]]:
         listed = await self.command(do="list", glob="*")
         return [(path, size) for path, size in listed if matches(path, file_class)]
+
+    def read(self, path: str) -> bytes:
+        return (self.path / path.lstrip("/")).read_bytes()
 
     async def flip(self, path: str, bits: int) -> None:
         await self.command(do="flip", path=path, bits=bits)
