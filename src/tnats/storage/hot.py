@@ -204,11 +204,11 @@ def take_messages(
     return taken
 
 
-def content_at(image: bytearray, position: int) -> tuple[int, bytes]:
-    """Stamp and body of a record without key and head at `position` of `image`, which was found valid."""
+def content_at(image: bytes | bytearray, position: int) -> tuple[int, memoryview]:
+    """Stamp and body of a record without key and head at `position` of `image`, which was found valid: no copy."""
     size = int.from_bytes(image[position + 8 : position + 12], "little")
     stamp = int.from_bytes(image[position + 32 : position + 40], "little")
-    return stamp, bytes(memoryview(image)[position + HEADER_SIZE : position + size])
+    return stamp, memoryview(image)[position + HEADER_SIZE : position + size]
 
 
 def checksum_of(buffer: Buffer, seed: int) -> int:

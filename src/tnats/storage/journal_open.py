@@ -16,9 +16,6 @@ from tnats.storage.recover import PartContent, Recovery, recover
 if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
 
-PIECE_BYTES = 4 * 1024 * 1024
-NOTHING = bytes(PIECE_BYTES)
-
 
 async def open_journal(
     disk: Disk,
@@ -91,14 +88,7 @@ async def _secure(
 
 async def read_part(file: File, number: int, size: int, store_id: bytes, keys: KeyRing | None = None) -> PartContent:
     """A part's bytes and its header, if it is the right one. Raises StoreRefused, DiskError."""
-    data = bytearray(size)
-    for offset in range(0, size, PIECE_BYTES):
-        piece = await file.pread(min(PIECE_BYTES, size - offset), offset)
-        if piece != NOTHING[: len(piece)]:  # untouched room stays untouched here too
-            data[offset : offset + len(piece)] = piece
-        if len(piece) < min(PIECE_BYTES, size - offset):
-            del data[offset + len(piece) :]
-            break
+    data = await file.pread(size, 0)
     header, findings = segment.read_header(data, file.path, keys)
     if header is not None and (header.role, header.number, header.store_id) != (segment.JOURNAL, number, store_id):
         findings.append(Finding("foreign", file.path, text="belongs to another store or place"))

@@ -127,7 +127,7 @@ class PartContent:
 
     number: int
     path: str
-    data: bytearray
+    data: bytes | bytearray
     header: SegmentHeader | None
     findings: list[Finding]
     cipher: FileCipher | None = None
@@ -164,7 +164,7 @@ class Recovery:
     """Entries kept from behind a torn hole, to be written into the next part."""
     unproved: tuple[int, memoryview] | None = None
     """(file offset, bytes) of the last part's records that nothing says were ever durable."""
-    images: dict[int, bytearray] = attrs.field(factory=dict)
+    images: dict[int, bytes | bytearray] = attrs.field(factory=dict)
     """The bytes of the parts in the clear, by number: verified and corrected where records stand."""
     damaged_bytes: int = 0
     """How much of the journal could not be read: bounds how many lost entries and messages there can be."""
@@ -198,9 +198,10 @@ def _scan_parts(parts: list[PartContent]) -> list[_PartScan | None]:
             scans.append(None)
             continue
         seed, seal = part.header.seed, seals.get(part.number)
-        if seal is not None:
-            del part.data[seal:]
+        if seal is not None and seal < len(part.data):
+            part.data = part.data[:seal]
         scan = segment.scan(part.data, seed, part.path, cipher=part.cipher)
+        part.data = scan.raw
         promise, slots_readable, findings = segment.read_promise(part.data, seed, part.path)
         scan.findings += findings
         sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
@@ -307,7 +308,7 @@ class _Replay:
         self.damaged(path, start, min(end, promise))
         return False
 
-    def apply(self, part: int, summary: PartSummary, found: hot.Found, data: bytearray, *, torn: bool) -> None:
+    def apply(self, part: int, summary: PartSummary, found: hot.Found, data: bytes | bytearray, *, torn: bool) -> None:
         offset, _, kind, number, index, stamp = found[:6]
         groups = self.result.groups
         if kind == record.LEASE and number in groups:

@@ -285,9 +285,9 @@ CORRECTION_SIZE = 1024 * 1024
 class Scan:
     """What stands in a segment."""
 
-    raw: bytearray
+    raw: bytes | bytearray
     """The file's bytes, corrected."""
-    data: bytearray
+    data: bytes | bytearray
     """The same with the content of records in the clear: what `records` tells the places of."""
     records: list[hot.Found]
     holes: list[tuple[int, int]]
@@ -301,13 +301,19 @@ class Scan:
     findings: list[Finding]
 
 
-def scan(data: bytearray, seed: int, path: str, start: int = DATA_START, cipher: FileCipher | None = None) -> Scan:
-    """Walk the records of a whole segment file. Corrections are made in `data`. What does not open is a hole."""
+def scan(
+    data: bytes | bytearray, seed: int, path: str, start: int = DATA_START, cipher: FileCipher | None = None
+) -> Scan:
+    """Walk the records of a whole segment file. Corrections are made in `data`, or in a copy of what cannot change.
+
+    What does not open is a hole.
+    """
     result = Scan(data, data, [], [], start, True, [], [])
     _walk(result, seed, path, start)
+    result.data = result.raw
     if cipher is not None:
-        result.data = bytearray(data)
-        result.records, broken = cipher.open_all(result.data, result.records)
+        result.data = opened = bytearray(result.raw)
+        result.records, broken = cipher.open_all(opened, result.records)
         result.holes = sorted(result.holes + broken)
     return result
 
@@ -326,6 +332,8 @@ def _walk(result: Scan, seed: int, path: str, position: int) -> None:
         corrected = record.correct(data, position, 0, seed) if position + hot.HEADER_SIZE <= len(data) else None
         if corrected is not None:
             whole, bit = corrected
+            if isinstance(data, bytes):
+                result.raw = data = bytearray(data)
             data[position : position + len(whole)] = whole
             place = position + bit // 8
             result.corrected.append((place, data[place]))
@@ -340,7 +348,7 @@ def _walk(result: Scan, seed: int, path: str, position: int) -> None:
         position = following
 
 
-def find_content(data: bytearray, position: int) -> int | None:
+def find_content(data: bytes | bytearray, position: int) -> int | None:
     """The first byte from `position` on that is not zero. Whole blocks are compared: the end of a part is empty."""
     while position < len(data):
         block = data[position : position + len(_ZEROS)]
@@ -352,7 +360,7 @@ def find_content(data: bytearray, position: int) -> int | None:
     return None
 
 
-def find_record(data: bytearray, position: int, seed: int) -> int | None:
+def find_record(data: bytes | bytearray, position: int, seed: int) -> int | None:
     """The first position from `position` on (a multiple of 8) where a valid record stands."""
     while True:
         content = find_content(data, position)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from tnats.errors import InvariantBroken
 from tnats.records import frozen
+from tnats.runtime.api import Buffer
 from tnats.storage import hot
 from tnats.storage.message_run import MessageRun
 from tnats.subjects.tokens import has_wildcard, subject_matches
@@ -236,12 +237,12 @@ class PlainAppends:
     """Encoded `Append` entries that follow on each other and drop nothing, gathered to be replayed as one."""
 
     def __init__(self) -> None:
-        self.bodies: list[bytes] = []
+        self.bodies: list[Buffer] = []
         self.first_seq = 0
         self.next_seq = 0
         self._times_ns = array("Q")
 
-    def add(self, body: bytes, next_seq: int) -> bool:
+    def add(self, body: Buffer, next_seq: int) -> bool:
         """Take in an entry, if it is one that follows on (the first: on `next_seq`), and there is room."""
         if len(body) < _APPEND_HEAD.size or len(self._times_ns) >= GATHERED_MAX:
             return False
@@ -254,14 +255,14 @@ class PlainAppends:
             self.first_seq = first_seq
         self.bodies.append(body)
         self.next_seq = first_seq + count
-        self._times_ns.extend([ts_ns] * count)
+        self._times_ns += array("Q", (ts_ns,)) * count
         return True
 
-    def take(self) -> tuple[list[bytes], array[int], MessageRun]:
+    def take(self) -> tuple[list[Buffer], array[int], MessageRun]:
         """The entries, the time of each of their messages, and all messages."""
         bodies, times_ns = self.bodies, self._times_ns
         at = _APPEND_HEAD.size
-        joined = bodies[0] if len(bodies) == 1 else b"".join([bodies[0], *[body[at:] for body in bodies[1:]]])
+        joined = b"".join([bodies[0], *[memoryview(body)[at:] for body in bodies[1:]]])
         run = _run(self.first_seq, joined, at, len(times_ns))
         self.bodies, self._times_ns = [], array("Q")
         return bodies, times_ns, run

@@ -51,11 +51,10 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     gathered = PlainAppends()
     for entry in await commit.replay():
         if entry.body is not None and machine.is_unlimited:
-            body = bytes(entry.body)
-            if gathered.add(body, store.last_seq + 1):
+            if gathered.add(entry.body, store.last_seq + 1):
                 continue
             _replay(machine, store, gathered)
-            if gathered.add(body, store.last_seq + 1):
+            if gathered.add(entry.body, store.last_seq + 1):
                 continue
         _replay(machine, store, gathered)
         if entry.body is None:
@@ -118,7 +117,7 @@ def _replay(machine: StreamMachine, store: IndexedStore, gathered: PlainAppends)
     bodies, times_ns, run = gathered.take()
     if run.has_headers:
         for body in bodies:
-            machine.apply(entries.decode(body))
+            machine.apply(entries.decode(bytes(body)))
     else:
         store.append_replayed(times_ns, run)
 
