@@ -78,9 +78,17 @@ class FakeStore:
 
 
 class FakeOperator:
-    running_count = 3
+    """Removals are confirmed once `is_answered`; it remembers for whom it was asked."""
+
+    def __init__(self) -> None:
+        self.running_count = 3
+        self.is_answered = True
+        self.asked: list[str] = []
 
     async def remove(self, server_name: str) -> Answer:
+        self.asked.append(server_name)
+        if not self.is_answered:
+            return Answer("n5 answered TimedOut")
         return Answer("n5 answered success", is_success=True, running_count=self.running_count)
 
 
@@ -246,5 +254,21 @@ def test_a_removal_that_no_majority_can_have_agreed_to_is_noted(running_count: i
         stage.operator.running_count = running_count
         await stage.run(["at 0s M_REMOVE targets=n4"], 1)
         assert len(stage.observed.early_removals) == found_count
+
+    play(scene)
+
+
+def test_nobody_joins_before_the_removal_was_confirmed() -> None:
+    """It is asked for again, so that the cluster does not count on somebody who is no more; once is enough."""
+
+    async def scene(stage: Stage) -> None:
+        stage.operator.is_answered = False
+        await stage.run(["at 0s M_REMOVE targets=n4"], 1)
+        stage.operator.is_answered = True
+        await stage.nemesis.heal()
+        assert stage.operator.asked == ["n4-0", "n4-0"]
+        await stage.run(["at 0s M_REMOVE targets=n3"], 1)
+        await stage.nemesis.heal()
+        assert stage.operator.asked == ["n4-0", "n4-0", "n3-0"]
 
     play(scene)

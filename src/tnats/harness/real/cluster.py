@@ -34,7 +34,9 @@ class Node:
     lock: trio.Lock = attrs.field(factory=trio.Lock)
     is_paused: bool = False
     is_member: bool = True
-    """False after it was removed from the cluster, until it joins again."""
+    """False after it left the cluster, until it joins again."""
+    departed: str = ""
+    """What it called itself when it left, until its removal was confirmed."""
     start_failure: str = ""
     """Why the last start failed; empty when it went well."""
 

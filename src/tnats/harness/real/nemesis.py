@@ -304,16 +304,21 @@ class Nemesis:
                 nursery.start_soon(self._alone, self._leave, node)
 
     async def _leave(self, node: Node) -> None:
-        gone = node.server.server_name
-        self._recorder.nemesis("leave", gone)
+        node.departed = node.server.server_name
+        self._recorder.nemesis("leave", node.departed)
         await node.server.kill()
         node.is_member = False
         node.store.wipe()
-        answer = await self._operator.remove(gone)
-        self._recorder.nemesis("removed", [gone, answer.text])
+        await self._confirm_removal(node)
+
+    async def _confirm_removal(self, node: Node) -> None:
+        answer = await self._operator.remove(node.departed)
+        self._recorder.nemesis("removed", [node.departed, answer.text])
         if answer.is_success and answer.running_count < self._cluster.majority_count:
-            text = f"{answer.text} to the removal of {gone}, with {answer.running_count} of "
+            text = f"{answer.text} to the removal of {node.departed}, with {answer.running_count} of "
             self._observed.early_removals.append(f"{text}{len(self._cluster.nodes)} nodes running")
+        if answer.is_success:
+            node.departed = ""
 
     async def _add(self, fault: Fault, nodes: list[Node]) -> None:
         """`name=old`: as if nothing had been, with an empty store; `name=new`: as somebody else."""
@@ -323,6 +328,8 @@ class Nemesis:
                     await self._join(node, fault.word("name", "new"))
 
     async def _join(self, node: Node, name: str) -> None:
+        if node.departed:
+            await self._confirm_removal(node)  # the others must not wait for one who never comes back
         if name == "new":
             node.server.rename()
         self._recorder.nemesis("join", node.server.server_name)
