@@ -24,6 +24,11 @@ class GroupTable:
         """All groups with a known name, in the order of their making."""
         return list(self._by_name.values())
 
+    @property
+    def has_nameless(self) -> bool:
+        """Whether there are entries of a group whose name is lost."""
+        return any(not group.name for group in self._by_number.values())
+
     def knows(self, name: str) -> bool:
         """Whether there is a group of this name."""
         return name in self._by_name

@@ -150,6 +150,11 @@ class Journal:
         """The group of this name; made if it is new (durable with its first entry)."""
         return self._groups.group(name)
 
+    @property
+    def has_nameless(self) -> bool:
+        """Whether there are entries of a group whose name is lost."""
+        return self._groups.has_nameless
+
     def knows(self, name: str) -> bool:
         """Whether there is a group of this name."""
         return self._groups.knows(name)
@@ -537,6 +542,8 @@ class Journal:
 
     async def release(self) -> int:
         """Remove the oldest parts whose entries nobody needs; returns how many. Raises StoreFrozen."""
+        if self.old_parts and not self.needing(self.old_parts[0]):
+            await self.flush()  # with a sync interval, what says that nobody needs them may not be durable yet
         try:
             return await self.parts.release(self._groups)
         except DiskError as exc:

@@ -181,7 +181,9 @@ class Store:
             log.used = (self._used.last(name, None), MISSING_PART_BYTES // ENTRY_SIZE_MIN)
         else:
             unknown = 0
-            if self.journal.damaged_bytes and (group.lost or is_lost):
+            if is_lost and self.journal.has_nameless:  # its entries may all be there, under no name
+                unknown = MISSING_PART_BYTES // ENTRY_SIZE_MIN
+            elif self.journal.damaged_bytes and (group.lost or is_lost):
                 unknown = self.journal.damaged_bytes // ENTRY_SIZE_MIN + 1
             log.used = (self._used.last(name, None if self._is_damaged() else group.state.number), unknown)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)

@@ -39,7 +39,9 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     if record.config.storage == Storage.MEMORY:
         memory = IndexedStore(MemoryLog(first_sequence=first_seq))
         return StreamService(host, account, record, StreamMachine(record.config, memory), memory, None)
-    extra = host.store.journal.group(record.group).note[NOTE.size :]
+    journal = host.store.journal
+    # To ask for a group makes it: one that damage has taken must be found missing, since sequences went with it.
+    extra = journal.group(record.group).note[NOTE.size :] if journal.knows(record.group) else b""
     note = Note.decode(extra) if extra else Note(encode_config(record.config), first_seq - 1, b"")
     opened = await host.store.open_stream(record.group, first_sequence=first_seq, last_sequence=note.last_seq)
     commit, log = opened.commit, opened.log
