@@ -99,6 +99,7 @@ class OrderedMessages:
     async def next_present(self) -> Delivery | None:
         """The next message, or None when there is none: where it is not to come soon the server is asked."""
         clock = self._api.client.runtime.clock
+        is_suspect = False
         while True:
             with clock.deadline(clock.mono_ns() + limits.CLIENT_PRESENT_LOOK_NS):
                 return await anext(self)
@@ -106,8 +107,12 @@ class OrderedMessages:
                 info = await self._source.info()
             except (ConsumerNotFound, *OUTAGE):
                 continue  # reading on finds out
-            if info.num_pending + info.delivered.consumer_seq <= self._last_consumer_sequence:
+            delivered = info.delivered.consumer_seq
+            if info.num_pending + delivered <= self._last_consumer_sequence:
                 return None
+            # What is delivered and does not come was removed on its way, or lost with a connection.
+            self._broken |= is_suspect and delivered > self._last_consumer_sequence
+            is_suspect = delivered > self._last_consumer_sequence
 
     async def _create(self) -> None:
         """Make the next consumer and begin to pull from it. Raises like `Stream.create_consumer`."""
