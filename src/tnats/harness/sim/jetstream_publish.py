@@ -244,7 +244,7 @@ class PublishDrill(JetStreamDrill):
         yield expected_sequence.check(evidence, skips=has_lost)
         yield result("C5", "sequences follow time", order.against_time(fresh(evidence)))
         if stream == "S":
-            yield batch_atomic.check(evidence)
+            yield batch_atomic.check(evidence, skips=has_lost)
 
     def clocks_moved(self) -> bool:
         """Whether the server's clocks were not what they should have been."""
