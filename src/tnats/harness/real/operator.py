@@ -16,6 +16,7 @@ from tnats.runtime.api import Runtime
 REMOVE_SUBJECT = "$JS.API.SERVER.REMOVE"
 REMOVE_S = 20.0
 """For so long the removal is asked for again until somebody answers."""
+NOT_A_MEMBER = 10044
 ANSWER_S = 2.0
 PAUSE_NS = SECOND_NS // 5
 
@@ -57,7 +58,10 @@ class Operator:
                     if body.get("success"):
                         running_count = max(running_count, len(self._cluster.running()))
                         return Answer(f"{node.name} answered success", is_success=True, running_count=running_count)
-                    answer = Answer(f"{node.name} answered {body.get('error', {}).get('description', 'refused')}")
+                    error = body.get("error", {})
+                    answer = Answer(f"{node.name} answered {error.get('description', 'refused')}")
+                    if error.get("err_code") == NOT_A_MEMBER:  # an earlier request was heard, its answer was not
+                        return attrs.evolve(answer, is_success=True, running_count=len(self._cluster.nodes))
                 await self._runtime.clock.sleep_ns(PAUSE_NS)
         return answer
 
