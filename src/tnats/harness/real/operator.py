@@ -59,9 +59,10 @@ class Operator:
                         running_count = max(running_count, len(self._cluster.running()))
                         return Answer(f"{node.name} answered success", is_success=True, running_count=running_count)
                     error = body.get("error", {})
-                    answer = Answer(f"{node.name} answered {error.get('description', 'refused')}")
+                    text = f"{node.name} answered {error.get('description', 'refused')}"
                     if error.get("err_code") == NOT_A_MEMBER:  # an earlier request was heard, its answer was not
-                        return attrs.evolve(answer, is_success=True, running_count=len(self._cluster.nodes))
+                        return Answer(text, is_success=True, running_count=len(self._cluster.nodes))
+                    answer = Answer(text)
                 await self._runtime.clock.sleep_ns(PAUSE_NS)
         return answer
 
