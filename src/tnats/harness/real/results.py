@@ -75,6 +75,7 @@ def summary(report: Report) -> dict[str, Any]:
         "notes": list(report.judgement.notes),
         "figures": report.figures,
         "faults": faults_done(report),
+        "missing_on_some_node": len(lost_somewhere(report.evidence)),
         "nodes": [attrs.asdict(row) for row in node_figures(report.evidence, report.observed)],
         "audited": report.observed.audited_count,
         "audited_volatile": report.observed.audited_volatile_count,
