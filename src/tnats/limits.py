@@ -134,7 +134,8 @@ DELIVERIES_PER_FEED_MAX = 65_536
 of deliveries, some tens of milliseconds of subscriptions."""
 
 SLOW_WORK = 64
-"""A control line or a subject not known yet counts as so many deliveries, which take as long (5 to 8 us)."""
+"""What the interpreter does for one operation (control lines, subjects not known yet, what the client is told of its
+publishes) counts as so many deliveries, which take as long (5 to 8 us)."""
 
 CONTROL_LINE_BYTES_MAX = 128 * KIB
 """A larger `max_control_line` is cut down to this: half the read buffer, so that a line always fits."""

@@ -109,6 +109,8 @@ class Connection:
                     await self.login.finish()
                 if self._stalled:
                     await self._sit_out_stall()
+                while self.subscriptions.leave_some():
+                    await trio.lowlevel.checkpoint()
                 if self.outbound.blocked:
                     await self._write_rest()
             await self._linger()
@@ -134,8 +136,12 @@ class Connection:
         self.outbound.close()
         if not flush:
             self.outbound.discard()
-        self.subscriptions.leave()
         self.broker.on_closed(self)
+        self.subscriptions.leave()
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something for the connection's task to do."""
         self._wake.set()
 
     def move_to(self, state: State) -> None:
@@ -390,7 +396,7 @@ class Connection:
         """Handle nothing more until `go_on`; bytes wait in the kernel. The connection's task is woken."""
         self.inbound.halted = True
         self.broker.poller.pause(self.conn)
-        self._wake.set()
+        self.wake()
 
     def go_on(self) -> None:
         """Handle again what comes."""
@@ -399,7 +405,7 @@ class Connection:
             self.broker.reactor.resume(self)
 
     def on_blocked(self) -> None:
-        self._wake.set()
+        self.wake()
 
     def on_slow_consumer(self) -> None:
         self.broker.count_slow_consumer(self, f"MaxPending of {self.outbound.max_pending} Exceeded")

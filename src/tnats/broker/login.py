@@ -158,8 +158,9 @@ class Login:
     def _leave_account(self) -> None:
         """Drop the subscriptions of an earlier CONNECT."""
         connection = self._connection
-        connection.subscriptions.drop()
+        connection.subscriptions.leave()
         connection.account.clients.pop(connection.cid, None)
+        connection.wake()
 
 
 _NO_CREDENTIALS = Refused(Refusal.AUTHENTICATION, "something other than CONNECT came first")

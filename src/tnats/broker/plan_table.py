@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING
 
 from tnats.broker.hot.message import Message, Origin, Subscription
 from tnats.broker.hot.plan import STALE_EPOCH, Epoch, KnownPlans, Plan, Target
-from tnats.limits import FAMILIES_MAX, FAMILY_TARGETS_MAX, PLAN_CELL_BYTES_MAX, PLAN_CELLS_MAX, PLANS_MAX
+from tnats.limits import (
+    FAMILIES_MAX,
+    FAMILY_TARGETS_MAX,
+    PLAN_CELL_BYTES_MAX,
+    PLAN_CELLS_MAX,
+    PLANS_MAX,
+    SLOW_WORK,
+)
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.sublist import Matches, Sublist
 
@@ -178,7 +185,7 @@ class Denied:
     def publish(self, origin: Origin, plan: Plan, message: Message) -> int:
         """Tell the client. Counts as handled: there is no 503 after a violation."""
         origin.owner.on_denied(plan.subject)
-        return 1
+        return SLOW_WORK
 
 
 class Nowhere:

@@ -13,6 +13,7 @@ from tnats.wire import errors
 from tnats.wire.client import parse_sub_arguments, parse_unsub_arguments
 
 if TYPE_CHECKING:
+    from tnats.broker.account import Account
     from tnats.broker.connection import Connection
 
 RESERVED_QUEUE = b"_sys_"
@@ -26,8 +27,8 @@ class Subscriptions:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._by_sid: dict[bytes, Subscription] = {}
-        self._leaving: Iterator[Subscription] = iter(())
-        """Those of a closed connection that are not taken out yet; nothing is delivered to them."""
+        self._leaving: Iterator[tuple[Account, Subscription]] = iter(())
+        """Those that have ended together and are not taken out yet; nothing is delivered to them."""
 
     def __len__(self) -> int:
         return len(self._by_sid)
@@ -101,22 +102,20 @@ class Subscriptions:
                 subscription.checked = identity.needs_delivery_check(subject, queue)
         connection.account.plans.invalidate_all()
 
-    def drop(self) -> None:
-        """Unsubscribe from everything: the client enters another account."""
-        for subscription in self._by_sid.values():
-            self._connection.account.unsubscribe(subscription)
-        self._by_sid.clear()
-
     def leave(self) -> None:
-        """The connection is closed: begin to take them out."""
-        self._leaving = iter(self._by_sid.values())
+        """The client enters another account, or is gone: nothing is delivered any more, and taking them out begins."""
+        account, ended = self._connection.account, self._by_sid
+        self._by_sid = {}
+        for subscription in ended.values():
+            subscription.silence()
+        self._leaving = itertools.chain(self._leaving, ((account, each) for each in ended.values()))
         self.leave_some()
 
     def leave_some(self) -> bool:
-        """Take out the next ones of a closed connection; whether there may be more."""
+        """Take out the next of those that have ended together; whether there may be more."""
         count = 0
-        for subscription in itertools.islice(self._leaving, UNSUBSCRIBES_PER_STEP_MAX):
-            self._connection.account.unsubscribe(subscription)
+        for account, subscription in itertools.islice(self._leaving, UNSUBSCRIBES_PER_STEP_MAX):
+            account.unsubscribe(subscription)
             subscription.retire(_NOBODY)
             count += 1
         return count == UNSUBSCRIBES_PER_STEP_MAX

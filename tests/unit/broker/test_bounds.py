@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.broker.stage import RawClient, Stage, play
 
 from tnats.broker.closed import ClosedRing
 from tnats.limits import (
     CLOSED_SUBSCRIPTIONS_MAX,
+    DELIVERIES_PER_FEED_MAX,
     KIB,
     MIB,
     PLAN_CELL_BYTES_MAX,
     READ_BYTES,
     SECOND_NS,
+    SLOW_WORK,
     STAGE_BYTES,
     SUBJECT_BYTES_CACHED_MAX,
     UNSUBSCRIBES_PER_STEP_MAX,
@@ -117,6 +120,53 @@ def test_a_client_with_many_subscriptions_leaves_in_steps() -> None:
         assert (await asker.read()).startswith(b"HMSG reply 1 ")
         assert len(sublist) == 1
         assert (await asker.ask(b"PUB many.%d reply 0\r\n\r\n" % (count - 1))).startswith(b"HMSG reply 1 ")
+
+    play(scene)
+
+
+def test_a_client_that_logs_in_anew_leaves_its_subscriptions_in_steps() -> None:
+    """From the second CONNECT on nothing is delivered for what was subscribed before it, and it goes step by step."""
+
+    async def scene(stage: Stage) -> None:
+        client, other = await stage.connect(), await stage.connect()
+        count = 3 * UNSUBSCRIBES_PER_STEP_MAX + 10
+        await _say(client, b"".join(b"SUB many.%d %d\r\n" % (n, n) for n in range(count)))
+        again = bytearray(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB many.0 0\r\n')
+        stage.broker.connections[1].inbound.feed(again, len(again))
+        sublist = stage.broker.account().sublist
+        assert len(sublist) == count + 1 - UNSUBSCRIBES_PER_STEP_MAX
+        asking = bytearray(b"PUB many.0 1\r\na\r\nPUB many.%d 1\r\nb\r\n" % (count - 1))
+        stage.broker.connections[2].inbound.feed(asking, len(asking))
+        assert await client.read() == b"MSG many.0 0 1\r\na\r\n"
+        assert len(sublist) == 1
+        assert await other.ask(b"PUB many.%d 1\r\nb\r\nPING\r\n" % (count - 1)) == b"PONG\r\n"
+        assert await client.read() == b""
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (b'"verbose":true', b"PUB a 0\r\n\r\n"),
+        (b'"pedantic":true', b"PUB a* 0\r\n\r\n"),
+        (b'"headers":true,"no_responders":true', b"PUB a r 0\r\n\r\n"),
+        (b'"name":"x"', b"PUB a _R_.x 0\r\n\r\n"),
+        (b'"name":"x"', b"PUB $NRG.x 0\r\n\r\n"),
+        (b'"name":"x"', b"UNSUB 1\r\n"),
+    ],
+)
+def test_what_a_client_is_told_does_not_shut_others_out(options: bytes, said: bytes) -> None:
+    """Operations that the client is answered, each of which takes long, are no more in a row than slow ones may be."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.connect(b'{"verbose":false,"pedantic":false,%b}' % options)
+        connection = stage.broker.connections[1]
+        data = bytearray(said * 4000)
+        connection.inbound.feed(data, len(data))
+        assert connection.inbound.deferred
+        handled = (len(data) - len(connection.inbound.tail)) // len(said)
+        assert handled <= DELIVERIES_PER_FEED_MAX // SLOW_WORK + 1
 
     play(scene)
 

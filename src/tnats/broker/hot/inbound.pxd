@@ -25,7 +25,7 @@ cdef class Inbound(Publisher):
     @cython.locals(
         data="const unsigned char *", line=bytes, line_size=Py_ssize_t, plan=Plan, pos=Py_ssize_t, need=Py_ssize_t,
         first=Py_ssize_t, end_of_line=Py_ssize_t, publish=bint, size=Py_ssize_t, stop=Py_ssize_t, work=Py_ssize_t,
-        work_max=Py_ssize_t
+        work_max=Py_ssize_t, delivered=Py_ssize_t
     )
     cpdef feed(self, bytearray buffer, Py_ssize_t end)
     @cython.locals(body=bytearray)

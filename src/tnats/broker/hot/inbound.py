@@ -137,8 +137,13 @@ class Inbound(Publisher):
                 work += self.publish_first(data, pos, first, stop, buffer)
                 line = self.line
                 line_size = len(line)
-            else:
+            elif self.ceremony or self.reserved:
                 work += self.publish_planned(plan, data, pos + self.start_offset, stop, buffer)
+            else:
+                delivered = plan.route(self, data, pos + self.start_offset, stop, buffer)
+                work += delivered
+                if not delivered and self.reply_size and self.no_responders:
+                    work += self.tell_no_responders(plan, data, pos + self.start_offset)
             pos = stop
         else:
             self.deferred = pos < end and not self.halted

@@ -111,11 +111,15 @@ class Subscription:
         self.outbound: Outbound | None = client.outbound
         self.inbox: Inbox | None = client.inbox
 
+    def silence(self) -> None:
+        """Deliver nothing more; taking it out may wait."""
+        self.outbound = None
+        self.inbox = None
+
     def retire(self, nobody: SubscriptionOwner) -> None:
         """Its client is gone: `nobody` stands in, so that a plan not yet rebuilt keeps nothing of it alive."""
         self.client = nobody
-        self.outbound = None
-        self.inbox = None
+        self.silence()
 
 
 class Inbox:

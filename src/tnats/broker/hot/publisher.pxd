@@ -31,7 +31,8 @@ cdef class Publisher(Origin):
     cdef Py_ssize_t publish_first(
         self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t first, Py_ssize_t stop, bytearray buffer
     ) except -1
-    @cython.locals(delivered=Py_ssize_t)
+    @cython.locals(work=Py_ssize_t, delivered=Py_ssize_t)
     cdef Py_ssize_t publish_planned(
         self, Plan plan, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, bytearray buffer
     ) except -1
+    cdef Py_ssize_t tell_no_responders(self, Plan plan, const unsigned char *data, Py_ssize_t start) except -1

@@ -210,11 +210,18 @@ class Publisher(Origin):
         return work + self.publish_planned(plan, data, pos + self.start_offset, stop, buffer)
 
     def publish_planned(self, plan: Plan, data: bytes, start: int, stop: int, buffer: bytearray | None) -> int:
-        """Publish data[start:stop] with all that the owner wants to see first; how many got it."""
+        """Publish data[start:stop] with all that the owner wants to see of it; the work it was."""
+        work = 0
         if self.ceremony or self.reserved:
+            work = SLOW_WORK
             if not self.owner.on_publish(plan, self.subject, data[start : start + self.reply_size]):
-                return 0
+                return work
         delivered = plan.route(self, data, start, stop, buffer)
         if not delivered and self.reply_size and self.no_responders:
-            self.owner.on_no_responders(plan.subject, data[start : start + self.reply_size])
-        return delivered
+            work += self.tell_no_responders(plan, data, start)
+        return work + delivered
+
+    def tell_no_responders(self, plan: Plan, data: bytes, start: int) -> int:
+        """Nobody got a message with a reply subject, which is at data[start]; the work it was to tell the client."""
+        self.owner.on_no_responders(plan.subject, data[start : start + self.reply_size])
+        return SLOW_WORK
