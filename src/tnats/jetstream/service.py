@@ -1,6 +1,6 @@
 """JetStream on one server: opens the store, recovers what it holds, and serves until cancelled.
 
-    jetstream = JetStream(runtime, options, log, bus_of, settle)
+    jetstream = JetStream(runtime, options, log, bus_of, run_pass)
     await nursery.start(jetstream.run)       # returns when everything is recovered and served
 
 Ownership, from the outside in: the store with its journal, which outlives everything else; the ticker, the API and
@@ -49,14 +49,16 @@ class JetStream:
         options: JetStreamOptions,
         log: Log,
         bus_of: Callable[[str], Bus],
-        settle: Callable[[], None],
+        run_pass: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`bus_of` gives the bus of an account by name; `settle` sends what was published on them, at once."""
+        """`bus_of` gives the bus of an account by name; `run_pass` calls a function, and what that published on them
+        goes out at once.
+        """
         self.runtime = runtime
         self.options = options
         self.log = log
         self._bus_of = bus_of
-        self._settle = settle
+        self._run_pass = run_pass
         self.is_ready = False
         """Everything is recovered and served."""
         self.accounts: dict[str, AccountService] = {}
@@ -105,7 +107,7 @@ class JetStream:
                 journal=JournalOptions(JOURNAL_PART_BYTES, options.sync_interval_ns), encryption=options.encryption
             ),
         )
-        self._store.journal.after_batch = self._settle
+        self._store.journal.run_pass = self._run_pass
         for finding in self._store.findings:  # what streams find is told with each
             self.log.warn(f"JetStream store: {finding}")
         try:

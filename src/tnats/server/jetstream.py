@@ -34,14 +34,15 @@ def make_jetstream(node: Node) -> JetStream:
     def bus_of(name: str) -> BrokerBus:
         return BrokerBus(node.broker, node.broker.account(name))
 
-    def settle() -> None:
+    def run_pass(work: Callable[[], None]) -> None:
         exchange = node.broker.exchange
-        exchange.passing = True  # this is what a wake-up would be for
+        exchange.passing = True  # what is published needs no wake-up
+        work()
         exchange.settle()
         exchange.passing = False
 
     node.broker.update_info(api_lvl=API_LEVEL)
-    return JetStream(node.runtime, options, node.log, bus_of, settle)
+    return JetStream(node.runtime, options, node.log, bus_of, run_pass)
 
 
 def reload_jetstream(node: Node, options: Options) -> None:

@@ -131,8 +131,8 @@ class Journal:
         """When the first unsynced entry must be durable, with a sync interval."""
         self._flushed: trio.Event | None = None
         """Somebody waits for a flush; set when there is something new to see."""
-        self.after_batch: Callable[[], None] = _nothing
-        """Called when the tickets of a batch that was waited for are done: what came of them can go out at once."""
+        self.run_pass: Callable[[Callable[[], None]], None] = _call
+        """Calls what resolves the tickets of a batch that was waited for: what comes of them can go out at once."""
         self.sync_count = 0
 
     def mono_ns(self) -> int:
@@ -384,9 +384,8 @@ class Journal:
         except StorageError as exc:
             self._refuse(batch, exc)
         else:
-            self._write(part, batch)
+            self.run_pass(lambda: self._write(part, batch))
             if self._under_way is None:
-                self.after_batch()
                 await trio.lowlevel.checkpoint()
         self._is_writing = self._under_way is not None
 
@@ -397,8 +396,7 @@ class Journal:
         self._under_way = None
         self._is_writing = False
         if is_synced:
-            self._complete(part, batch)
-            self.after_batch()
+            self.run_pass(lambda: self._complete(part, batch))
         else:
             assert self.frozen is not None
             self._refuse(batch, self.frozen)
@@ -562,5 +560,5 @@ class Journal:
         return ticket
 
 
-def _nothing() -> None:
-    pass
+def _call(work: Callable[[], None]) -> None:
+    work()
