@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -371,6 +372,29 @@ def test_limits_refuse_the_newest(talk: Talk) -> None:
     answers = [talk.publish("b", b"x" * 100) for _ in range(12)]
     assert answers[0]["seq"] == 1
     assert answers[-1]["error"]["description"] == "maximum bytes exceeded"
+
+
+@side_by_side
+def test_lowering_limits(talk: Talk) -> None:
+    """What is there goes by the new limits, unless the stream discards what is new: then it takes nothing further."""
+    names = (f"S{number}" for number in itertools.count())
+    for storage in STORES:
+        for discard in ({}, {"discard": "new"}, {"discard": "new", "discard_new_per_subject": True}):
+            for limits in ({"max_msgs": 3}, {"max_bytes": 100}, {"max_msgs_per_subject": 2, "max_msgs": 3}):
+                name = next(names)  # nats-server can mistake a stream for the last one of its name
+                config = {"name": name, "subjects": ["s.>"], "storage": storage, "max_msgs_per_subject": 5, **discard}
+                talk.done(f"STREAM.CREATE.{name}", config)
+                talk.flood([f"s.{number % 3}" for number in range(9)], b"x" * 10)
+                talk.done(f"STREAM.UPDATE.{name}", {**config, **limits})
+                left = talk.done(f"STREAM.INFO.{name}", {"subjects_filter": ">"})["state"]["messages"]
+                if discard:
+                    assert left == (6 if "max_msgs_per_subject" in limits else 9)
+                    assert talk.denied("s.new", b"x") == 10077
+                else:
+                    assert left <= 3
+                talk.publish("s.0", b"x")
+                talk.state(name)
+                talk.done(f"STREAM.DELETE.{name}")
 
 
 @side_by_side

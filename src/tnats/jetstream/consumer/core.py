@@ -90,7 +90,8 @@ def start_state(config: ConsumerConfig, index: StreamIndex, *, made_ns: int | No
         assert config.opt_start_time_ns is not None
         return ConsumerState(index.seq_at_time(config.opt_start_time_ns))
     if policy == DeliverPolicy.LAST_PER_SUBJECT:
-        first_seq = min(next(index.last_per_subject(filters), end_seq), end_seq)
+        none_seq = max(end_seq - 1, index.first_seq)
+        first_seq = min(next(index.last_per_subject(filters), none_seq), end_seq)
         return ConsumerState(first_seq, per_subject_until=end_seq - 1)
     return ConsumerState(index.first_seq)
 

@@ -23,7 +23,7 @@ import attrs
 from tnats.errors import InvariantBroken
 from tnats.jetstream.api.fields import decode as decode_json
 from tnats.jetstream.api.messages import StreamState
-from tnats.jetstream.stream.config import StreamConfig
+from tnats.jetstream.stream.config import Discard, StreamConfig
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.entries import Append, Entry, Expire, Message, Purge, Remove, Skip
 from tnats.jetstream.stream.headers import (
@@ -238,6 +238,8 @@ class StreamMachine:
 
     def _enforce_totals(self, applied: Applied) -> None:
         store, config = self.store, self.config
+        if config.discard == Discard.NEW:
+            return  # nothing that is stored goes; where a limit was lowered, there is more than it
         if config.max_msgs > 0:
             while store.messages > config.max_msgs:
                 self._remove(store.first_seq, applied)

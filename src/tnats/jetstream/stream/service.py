@@ -464,8 +464,9 @@ class StreamService:
             if applied.removed:
                 consumer.stream_removed(applied.removed)
             if applied.purged:
-                begin_seq = self._first_wanted(consumer.machine.filters, applied.purged)
-                consumer.stream_purged(begin_seq, is_counted=not applied.removed_below)
+                begin_seq = self._first_left(consumer.machine.filters, applied.purged)
+                if begin_seq:
+                    consumer.stream_purged(begin_seq, is_counted=not applied.removed_below)
             if isinstance(entry, Purge):
                 consumer.flush()  # who is told of a purge will find every consumer where it stands now
             if applied.next_seq > applied.first_seq:
@@ -483,13 +484,15 @@ class StreamService:
             names.update(dict.fromkeys(self.interest.names(subject)))
         return [self.consumers[name] for name in names if name in self.consumers]
 
-    def _first_wanted(self, filters: tuple[bytes, ...], purged: list[bytes]) -> int:
-        """Where a consumer with these filters stands, at least, when such patterns were purged."""
+    def _first_left(self, filters: tuple[bytes, ...], purged: list[bytes]) -> int:
+        """Where a consumer with these filters stands, at least, when such patterns were purged; 0: where it was."""
         store = self.store
-        seq = store.first_seq
+        seq = 0
         for pattern in purged:
             if filters and all(is_subset(wanted, pattern) for wanted in filters):
-                seq = max(seq, store.next_matching((pattern,), seq) or store.last_seq + 1)
+                seq = max(seq, store.next_matching((pattern,), store.first_seq) or store.last_seq + 1)
+            elif not filters or any(is_subset(pattern, wanted) or is_subset(wanted, pattern) for wanted in filters):
+                seq = max(seq, store.first_seq)
         return seq
 
     # ------------------------------------------------------------------ bringing messages to their files
