@@ -9,7 +9,6 @@ from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, connect
 
-
 FILTERS: dict[str, list[str]] = {"ALL": [], "ZERO": ["s.0"], "BOTH": ["s.0", "s.1"], "ONE": ["s.1"]}
 """The consumers."""
 
