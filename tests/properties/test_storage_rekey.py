@@ -140,7 +140,7 @@ CALLS: tuple[CallKind, ...] = ("write", "sync", "create", "rename", "sync_dir", 
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_the_nth_call_fails(code: int, stride: int) -> None:
     """Whichever call fails while files are written anew: nothing is lost, and the next attempt or start ends it."""
 

@@ -35,7 +35,8 @@ from tnats.storage.store import (
     refuse_others,
     refuse_unopenable,
 )
-from tnats.storage.stream_log import NOTE, StreamLogOptions
+from tnats.storage.stream_checkpoint import NOTE
+from tnats.storage.stream_log import StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 from tnats.storage.used import UsedSequences
 

@@ -518,6 +518,20 @@ class MessageIndex:
             end = min(end, self._gaps[at][0] - 1)
         return LOST, end
 
+    def standing(self, number: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """(sequence, place) of the messages from `first` to `last` whose place has `number` above its low 32 bits.
+
+        The index may change between one and the next: each chunk is as it is when it is come to.
+        """
+        for chunk_number in self._numbers_from(first >> CHUNK_BITS):
+            base = chunk_number << CHUNK_BITS
+            if base > last:
+                return
+            chunk = self._chunks.get(chunk_number)
+            for slot, place in enumerate(chunk.places[:] if chunk is not None else ()):
+                if place >> 32 == number and first <= base + slot <= last:
+                    yield base + slot, place
+
     # -------------------------------------------------------------- search
 
     def next_live(self, sequence: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tnats.errors import InvariantBroken
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
-from tnats.storage.message_log import Content, Message, Stored, sequence_at
+from tnats.storage.message_log import Content, Message, Stored
 from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding
 
@@ -101,9 +101,6 @@ class MemoryLog:
 
     def skip(self, first: int, last: int) -> None:
         self.index.skip(first, last)
-
-    async def sequence_at(self, time_ns: int) -> int:
-        return await sequence_at(self, time_ns)
 
     async def checkpoint(self) -> bytes:
         return b""

@@ -53,8 +53,9 @@ class MessageLog(Protocol):
     def findings(self) -> list[Finding]:
         """What opening and reading brought to light."""
 
-    unreadable: dict[int, None]
-    """Live messages that a read could not read."""
+    @property
+    def unreadable(self) -> dict[int, None]:
+        """Live messages that a read could not read."""
 
     is_packing: bool
     """Whether files are to be compressed once nothing more is appended to them."""
@@ -115,9 +116,6 @@ class MessageLog(Protocol):
     def skip(self, first: int, last: int) -> None:
         """Count the sequences from `first` to `last` as used and, where no message is live, as removed."""
 
-    async def sequence_at(self, time_ns: int) -> int:
-        """The first live sequence whose message is not older than `time_ns`; 0 when there is none."""
-
     async def checkpoint(self) -> bytes:
         """Make everything durable; returns a note to be stored durably before `release`. One at a time, with `release`.
 
@@ -129,29 +127,3 @@ class MessageLog(Protocol):
 
     async def close(self) -> None:
         """Close files without making anything durable."""
-
-
-async def sequence_at(log: MessageLog, time_ns: int) -> int:
-    """Binary search by time over the live messages of a log; damaged ones are passed over."""
-    index = log.index
-    low, high = index.first, index.last + 1
-    while low < high:
-        middle = (low + high) // 2
-        sequence = index.next_live(middle)
-        message = None
-        while sequence and sequence < high and message is None:
-            message = await _load_readable(log, sequence)
-            if message is None:
-                sequence = index.next_live(sequence + 1)
-        if message is None or message.time_ns >= time_ns:
-            high = middle
-        else:
-            low = sequence + 1
-    return index.next_live(low)
-
-
-async def _load_readable(log: MessageLog, sequence: int) -> Message | None:
-    try:
-        return await log.load(sequence)
-    except (StorageError, KeyError):
-        return None

@@ -16,7 +16,9 @@ from tnats.storage import hot, record, segment
 from tnats.storage.index import LOST, MAX, MessageIndex
 from tnats.storage.record import Finding
 from tnats.storage.segment import SegmentHeader
-from tnats.storage.stream_log import NOTE, StreamLog, StreamLogOptions
+from tnats.storage.stream_checkpoint import NOTE
+from tnats.storage.stream_files import StreamFiles
+from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_segment import Segment
 
 if TYPE_CHECKING:
@@ -44,85 +46,83 @@ async def open_stream_log(
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
 
     `first_sequence` is for a log without a note; None takes the lowest sequence that is found. What the files hold
-    behind `last_sequence` is kept apart until the replay comes to it (`StreamLog.beyond`); None: nothing is.
+    behind `last_sequence` is kept apart until the replay comes to it (`StreamRecovery`); None: nothing is.
     `erase_again` after an end that was not clean: erasures may not have reached the medium. `readonly` only looks, and
     leaves no file open. Raises StoreRefused, DiskError.
     """
     if not readonly:
         await disk.mkdir(directory)
         await disk.sync_dir(directory.rpartition("/")[0])
-    log = StreamLog(disk, clock, entropy, directory, name, store_id, options, keys)
-    opening = _Opening(log, disk, store_id, erase_again=erase_again, readonly=readonly)
-    await opening.run(note, first_sequence, last_sequence)
+    files = StreamFiles(disk, clock, entropy, directory, name, store_id, options.segment_bytes, keys)
+    start = first_sequence or 1
+    last, messages, durable = start - 1, 0, (0, 0)
+    if note:
+        start, last, messages, _, *end = NOTE.unpack(note)
+        durable = (end[0], end[1])
+    log = StreamLog(files, MessageIndex(start), last_sequence, options)
+    log.recovery.noted = (last, messages) if note else (0, 0)
+    opening = _Opening(log, durable, erase_again=erase_again, readonly=readonly)
+    await opening.run(last, finds_start=not note and first_sequence is None)
     return log
 
 
 class _Opening:
     """Builds a log's index from its segments."""
 
-    def __init__(self, log: StreamLog, disk: Disk, store_id: bytes, *, erase_again: bool, readonly: bool) -> None:
+    def __init__(self, log: StreamLog, durable: tuple[int, int], *, erase_again: bool, readonly: bool) -> None:
+        """`durable`: number and end of the segment up to which all is known to have been durable."""
         self.log = log
+        self.files = log.files
+        self.recovery = log.recovery
         self.readonly = readonly
         self.erase_again = erase_again
-        self.durable = (0, 0)
-        """Number and end of the segment up to which all is known to have been durable."""
-        self.disk = disk
-        self.store_id = store_id
+        self.durable = durable
         self.latest_time_of = 0
         """Highest sequence that was found."""
 
-    async def run(self, note: bytes, first_sequence: int | None, last_sequence: int | None) -> None:
-        log = self.log
-        start = first_sequence or 1
-        last = start - 1
-        if note:
-            start, last, messages, _, *durable = NOTE.unpack(note)
-            self.durable = (durable[0], durable[1])
-            log.noted = (last, messages)
-        log.index = MessageIndex(start)
-        log.begin_at(start)
-        if last_sequence is not None:
-            log.beyond = MessageIndex(last_sequence + 1)
-        for entry in reversed(await self.disk.list(log.directory)):
-            path = f"{log.directory}/{entry.name}"
+    async def run(self, last: int, *, finds_start: bool) -> None:
+        """`last`: sequence up to which all were used; `finds_start`: the first is the lowest that is found."""
+        files, index = self.files, self.log.index
+        for entry in reversed(await files.disk.list(files.directory)):
+            path = f"{files.directory}/{entry.name}"
             stem, _, extension = entry.name.partition(".")
             if extension == "seg.tmp" and not self.readonly:
-                await self.disk.unlink(path)
+                await files.disk.unlink(path)
             elif extension == "seg" and stem.isdecimal():
-                log.next_number = max(log.next_number, int(stem) + 1)
+                files.next_number = max(files.next_number, int(stem) + 1)
                 await self.read_segment(path, int(stem), entry.size)
-        if not note and first_sequence is None:
-            log.index.raise_start(min((each.lowest for each in log.segments.values() if each.highest), default=1))
-        for index in self.indexes():
-            index.extend(min(last, self.end_of(index)))
-            index.settle()
-        log.compare_with_note()
-        log.segments = dict(sorted(log.segments.items()))
+        if finds_start:
+            index.raise_start(min((each.lowest for each in files.segments.values() if each.highest), default=1))
+        for each in self.indexes():
+            each.extend(min(last, self.end_of(each)))
+            each.settle()
+        self.recovery.compare_with_note()
+        files.segments = dict(sorted(files.segments.items()))
 
     async def read_segment(self, path: str, number: int, size: int) -> None:
-        log = self.log
-        file = await self.disk.open(path, readonly=self.readonly)
+        files = self.files
+        file = await files.disk.open(path, readonly=self.readonly)
         data = await file.pread(size, 0)
-        header, findings = segment.read_header(data, path, log.keys)
-        log.findings += findings
-        if header is not None and not self.is_ours(header, number):
-            log.foreign.append(path)
+        header, findings = segment.read_header(data, path, files.keys)
+        files.findings += findings
+        if header is not None and not files.is_ours(header, number):
+            self.recovery.foreign.append(path)
             header = None
         if header is not None and len(data) == segment.DATA_START and not self.readonly:
             file.close()
-            await self.disk.unlink(path)  # it was prepared for a run that ended before it was needed
+            await files.disk.unlink(path)  # it was prepared for a run that ended before it was needed
             return
         seed = header.seed if header is not None else 0
         is_unsure = number >= self.durable[0]
-        holder = log.segments[number] = Segment(
+        holder = files.segments[number] = Segment(
             number, path, seed, len(data), file, is_dirty=is_unsure, is_new=is_unsure
         )
         if header is None:
             self.take_holes(holder, [(0, max(1, len(data)))])
             is_open_end = False
         else:
-            holder.cipher = segment.cipher_of(header, log.keys)
-            holder.is_stale = not segment.is_current(header, log.keys)
+            holder.cipher = segment.cipher_of(header, files.keys)
+            holder.is_stale = not segment.is_current(header, files.keys)
             holder.is_packed = header.is_packed
             is_simple = holder.cipher is None and not holder.is_packed and not findings
             found = self.take_at_once(holder, data) if is_simple else None
@@ -131,15 +131,15 @@ class _Opening:
             else:
                 is_open_end = found
                 self.write_again(holder, file, data)
-        if len(log.segments) == 1 and is_open_end and not self.readonly and not holder.is_stale:  # the newest one
-            log.current = holder
+        if len(files.segments) == 1 and is_open_end and not self.readonly and not holder.is_stale:  # the newest one
+            files.current = holder
             return
         file.close()
         holder.file = None
 
     def take_holes(self, holder: Segment, holes: list[tuple[int, int]]) -> None:
         holder.is_damaged = bool(holes)
-        self.log.holes += [(holder.path, start, end) for start, end in holes]
+        self.recovery.holes += [(holder.path, start, end) for start, end in holes]
 
     def take_at_once(self, holder: Segment, data: bytes) -> bool | None:
         """Take a segment that is what most are: nothing but messages in order, known from nowhere else.
@@ -159,10 +159,10 @@ class _Opening:
         self, holder: Segment, header: SegmentHeader, data: bytearray, header_findings: list[Finding]
     ) -> bool:
         """Take a segment record by record; whether more may be written behind them."""
-        log, file = self.log, holder.file
+        file = holder.file
         scan = segment.scan(data, header.seed, holder.path, cipher=holder.cipher)
         self.take_holes(holder, scan.holes)
-        log.findings += scan.findings
+        self.files.findings += scan.findings
         if not self.readonly and file is not None:
             for offset, copy in segment.wrong_headers(header, data) if header_findings else ():
                 file.pwrite([copy], offset)
@@ -181,16 +181,17 @@ class _Opening:
 
     def indexes(self) -> list[MessageIndex]:
         """The log's index, and the one for what is kept apart."""
-        return [self.log.index] if self.log.beyond is None else [self.log.index, self.log.beyond]
+        beyond = self.recovery.beyond
+        return [self.log.index] if beyond is None else [self.log.index, beyond]
 
     def end_of(self, index: MessageIndex) -> int:
         """The last sequence that belongs into an index."""
-        beyond = self.log.beyond
+        beyond = self.recovery.beyond
         return MAX if beyond is None or index is beyond else beyond.start - 1
 
     def index_of(self, sequence: int) -> MessageIndex:
         """The index that a sequence belongs into."""
-        beyond = self.log.beyond
+        beyond = self.recovery.beyond
         return self.log.index if beyond is None or sequence < beyond.start else beyond
 
     def skip(self, first: int, last: int) -> None:
@@ -204,18 +205,14 @@ class _Opening:
         """See `StreamLog`; the next checkpoint syncs it."""
         number, end = self.durable
         start = end if holder.number == number else 0
-        if holder.number < number or start >= len(data) or self.log.trouble is not None:
+        if holder.number < number or start >= len(data) or self.files.trouble is not None:
             return
         try:
             file.pwrite([memoryview(data)[start:]], start)
         except DiskError as exc:
-            self.log.freeze(exc)
+            self.files.freeze(exc)
 
-    def is_ours(self, header: SegmentHeader, number: int) -> bool:
-        owner = (header.role, header.number, header.group, header.store_id)
-        return owner == (segment.STREAM, number, self.log.name, self.store_id)
-
-    def take_found(self, holder: Segment, records: list[hot.Found], data: bytearray) -> bool:
+    def take_found(self, holder: Segment, records: list[hot.Found], data: bytes | bytearray) -> bool:
         """`take_run` for records that are messages in order; False if they are not."""
         messages = records[:-1] if records and records[-1][2] == record.FOOTER else records
         if not messages:
@@ -266,7 +263,7 @@ class _Opening:
                 return False
         return True
 
-    def take(self, holder: Segment, found: hot.Found, data: bytearray) -> None:
+    def take(self, holder: Segment, found: hot.Found, data: bytes | bytearray) -> None:
         position, _, kind, _, index, stamp, key_size = found[:7]
         if kind == record.MESSAGE:
             start = position + hot.HEADER_SIZE

@@ -182,3 +182,24 @@ def test_ranges_that_nobody_could_count() -> None:
     index.skip(far + 1, 3 * far)
     assert index.absent(1, 2**63, LOST) == []
     assert index.absent(1, 2**63, REMOVED) == [(2, far - 1), (far + 1, 2 * far - 1), (2 * far + 1, 3 * far)]
+
+
+def test_what_stands_in_one_file_is_found_while_it_changes() -> None:
+    """Messages of one number are told in order, within the bounds; what is removed in chunks to come is not told."""
+    rng = random.Random(1)
+    index = MessageIndex()
+    places = {}
+    for sequence in range(1, 5 * CHUNK_SIZE):
+        places[sequence] = rng.choice((3, 4)) << 32 | sequence
+        index.put(sequence, b"s", 1, places[sequence])
+    first, last = 700, 4 * CHUNK_SIZE + 5
+    wanted = [(sequence, place) for sequence, place in places.items() if place >> 32 == 3 and first <= sequence <= last]
+    assert list(index.standing(3, first, last)) == wanted
+    assert list(index.standing(5, first, last)) == []
+    told = []
+    for sequence, place in index.standing(3, first, last):
+        if not told:
+            for removed in range(2 * CHUNK_SIZE, 3 * CHUNK_SIZE + 9):
+                index.remove(removed)
+        told.append((sequence, place))
+    assert told == [each for each in wanted if not 2 * CHUNK_SIZE <= each[0] < 3 * CHUNK_SIZE + 9]

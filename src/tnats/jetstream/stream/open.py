@@ -27,7 +27,8 @@ from tnats.storage.errors import StorageError
 from tnats.storage.index import LOST
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.record import Finding
-from tnats.storage.stream_log import NOTE, StreamLog
+from tnats.storage.stream_checkpoint import NOTE
+from tnats.storage.stream_log import StreamLog
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -46,7 +47,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     opened = await host.store.open_stream(record.group, first_sequence=first_seq, last_sequence=note.last_seq)
     commit, log = opened.commit, opened.log
     store = IndexedStore(log)
-    used_seq = log.highest
+    used_seq = log.recovery.highest
     machine = StreamMachine(decode(StreamConfig, note.config, strict=False), store)
     if note.machine:
         await _restore(machine, store, note.machine)
@@ -85,7 +86,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
         service.propose(Configure(encode_config(record.config)))
     service.lost = log.index.absent(log.index.start, log.index.last, LOST) + passed_over
     _report(host, service, log)
-    log.on_finding = lambda finding: _warn(host, service, finding)
+    log.files.on_finding = lambda finding: _warn(host, service, finding)
     if passed_over:
         await service.checkpoint(anyway=True)
         await host.store.journal.flush()  # under a sync interval a checkpoint alone is not durable yet
@@ -97,7 +98,7 @@ def _pass_over(log: StreamLog, last: int) -> tuple[int, int]:
     first = log.index.last + 1
     log.skip(first, last)
     text = "messages, as many as there were: power failed, and their sync was still to come"
-    log.findings.append(Finding("lost", log.directory, first, last + 1, group=log.name, text=text))
+    log.findings.append(Finding("lost", log.files.directory, first, last + 1, group=log.files.name, text=text))
     return first, last
 
 
@@ -126,7 +127,7 @@ def _replay(machine: StreamMachine, store: IndexedStore, gathered: PlainAppends)
 
 async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog, next_seq: int) -> None:
     """The journal has lost what came before `next_seq`: the files tell what they have of it."""
-    found = log.take_back(next_seq)
+    found = log.recovery.take_back(next_seq)
     log.index.extend(next_seq - 1)
     for seq in found:
         store.last_time_ns = log.index.time_ns(seq)
