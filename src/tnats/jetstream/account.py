@@ -7,7 +7,7 @@ method that changes something returns what the answer needs, or the error of the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -19,7 +19,6 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
 from tnats.jetstream.api.subjects import api_forms
-from tnats.jetstream.backup.contents import ArchivedConsumer
 from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject, subject_prefix
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
@@ -43,6 +42,9 @@ from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
 from tnats.subjects.tokens import subjects_overlap, to_bytes
+
+if TYPE_CHECKING:
+    from tnats.jetstream.backup.contents import ArchivedConsumer
 
 FLOW_PREFIX = b"$JS.FC."
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-import zstandard
-
 from tnats.storage import hot, record
 from tnats.storage.message_log import Message
 
@@ -22,13 +20,6 @@ DICTIONARY_BYTES_MAX = 8 * 1024
 DICTIONARY_SHARE = 16
 """A dictionary is at most this part of what it is for: it is stored, twice."""
 _HEAD_SIZE = struct.Struct("<H")
-_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(
-    LEVEL,
-    format=zstandard.FORMAT_ZSTD1_MAGICLESS,  # the record says what it is, and has a checksum
-    write_checksum=False,
-    write_content_size=False,
-    write_dict_id=False,
-)
 
 
 def dictionary_of(contents: Iterable[bytes], total: int) -> tuple[bytes, int]:
@@ -47,14 +38,24 @@ def dictionary_of(contents: Iterable[bytes], total: int) -> tuple[bytes, int]:
 class Packer:
     """Compresses and expands the messages of one segment."""
 
-    __slots__ = ("_compressor", "_expander")
+    __slots__ = ("_compressor", "_expander", "_garbage")
 
     def __init__(self, dictionary: bytes) -> None:
+        import zstandard  # takes memory and time, which servers without packed streams can do without
+
+        self._garbage = zstandard.ZstdError
         known = None
         if dictionary:
             known = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         self._expander = zstandard.ZstdDecompressor(dict_data=known, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
-        self._compressor = zstandard.ZstdCompressor(dict_data=known, compression_params=_PARAMETERS)
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            LEVEL,
+            format=zstandard.FORMAT_ZSTD1_MAGICLESS,  # the record says what it is, and has a checksum
+            write_checksum=False,
+            write_content_size=False,
+            write_dict_id=False,
+        )
+        self._compressor = zstandard.ZstdCompressor(dict_data=known, compression_params=parameters)
 
     def pack(self, message: hot.Record) -> hot.Record | None:
         """The packed record of a message's record; None when it would not be smaller."""
@@ -73,7 +74,7 @@ class Packer:
         has_head = found.group & record.PACKED_HEAD
         try:
             content = self._expander.decompress(found.body, size + (_HEAD_SIZE.size if has_head else 0))
-        except zstandard.ZstdError:
+        except self._garbage:
             return None
         head = b""
         if has_head:

@@ -46,6 +46,7 @@ from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.storage import astray_once
 from tnats.harness.stream_reading import told_lost
+from tnats.records import define
 from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.world import World
 
@@ -53,7 +54,7 @@ DAMAGE = ("D_BITFLIP", "D_TRUNC", "D_ZERO", "D_SWAPFILE", "D_MISDIRECT", "D_DUPF
 CONSUMER = "C"
 
 
-@attrs.define
+@define
 class Look:
     """What one start of the server serves, and what it says about itself."""
 

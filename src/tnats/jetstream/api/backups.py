@@ -17,8 +17,6 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.api.service import Refused, Request, Served, granted
 from tnats.jetstream.api.streams import stream_info, stream_state
 from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
-from tnats.jetstream.backup.receiving import Restore
-from tnats.jetstream.backup.sending import BackupSender
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream.service import StreamService
 from tnats.limits import BACKUPS_MAX
@@ -51,6 +49,8 @@ class BackupCalls:
         if self._under_way_count >= BACKUPS_MAX:
             raise Refused(errors.STREAM_SNAPSHOT(err=TOO_MANY))
         state = stream_state(stream)
+        from tnats.jetstream.backup.sending import BackupSender  # most servers never make one
+
         self._begin(BackupSender(self._host, stream, wanted, state).run)
         return SnapshotAnswer(stream.config, state)
 
@@ -67,6 +67,8 @@ class BackupCalls:
         checked = granted(request.account.check_new_stream(config))
         if self._under_way_count >= BACKUPS_MAX:
             raise Refused(errors.STREAM_RESTORE(err=TOO_MANY))
+        from tnats.jetstream.backup.receiving import Restore  # most servers never take one
+
         restore = Restore(self._host, request.account, checked, _last_answer)
         self._begin(restore.run)
         return RestoreAnswer(restore.subject)

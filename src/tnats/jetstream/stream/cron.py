@@ -8,13 +8,9 @@ does not fire, one that occurs twice fires once.
 
 from __future__ import annotations
 
-import calendar
 import datetime
 import functools
-import io
-import pkgutil
 import re
-import zoneinfo
 
 from tnats.limits import SECOND_NS
 from tnats.records import frozen
@@ -35,7 +31,8 @@ DIGITS_MAX = 9
 """Of any number in an expression."""
 
 _ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
-_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
 
 
@@ -169,6 +166,10 @@ def find_zone(name: str) -> datetime.tzinfo | None:
         return datetime.UTC
     if not _ZONE_NAME.fullmatch(name):
         return None
+    import io  # few servers have schedules in a zone
+    import pkgutil
+    import zoneinfo
+
     try:
         data = pkgutil.get_data("tzdata.zoneinfo", name)
     except OSError:
