@@ -124,8 +124,9 @@ class Aftermath:
                 return [await read_replica(client, first.server, self.evidence, reports.get(first.name, []))]
             servers = {node.name: node.server for node in self._serving}
             replicas = await read_replicas(client, servers, self.evidence)
-        silent = [Replica(name, {}, failure=reason) for name, reason in self.observed.not_serving.items()]
-        return sorted(replicas + silent, key=lambda replica: replica.node)
+        silent = self.observed.not_serving.items()
+        replicas += [Replica(name, {}, failure=reason) for name, reason in silent if name not in servers]
+        return sorted(replicas, key=lambda replica: replica.node)
 
     # ------------------------------------------------------------------ waiting
 
@@ -142,7 +143,7 @@ class Aftermath:
         self._serving = [node for name, node in self.cluster.nodes.items() if name not in silent]
         self.observed.stream_gone = not self._serving and self._gone_count > 0
         if len(self._serving) >= self.cluster.majority_count:
-            self.observed.not_serving = silent
+            self.observed.not_serving |= silent
             return True
         if not self.observed.stream_gone:
             name, reason = next(iter(silent.items()))
