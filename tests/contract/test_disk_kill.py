@@ -13,7 +13,8 @@ import trio
 from tnats.runtime.live.disk import LiveDisk
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
-from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
+from tnats.storage.store import OpenStream, Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.storage.stream_log import StreamLogOptions
 
 OPTIONS = StoreOptions(JournalOptions(part_bytes=256 * 1024), StreamLogOptions(segment_bytes=64 * 1024))

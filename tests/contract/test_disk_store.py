@@ -15,7 +15,8 @@ from tnats.runtime.live.disk import LiveDisk
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
-from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
+from tnats.storage.store import OpenStream, Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.storage.stream_log import StreamLogOptions
 
 

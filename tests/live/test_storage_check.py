@@ -14,7 +14,8 @@ from tnats.jetstream.stream.entries import Append, encode
 from tnats.runtime.api import Runtime
 from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.message_log import Message
-from tnats.storage.store import StoreOptions, open_store
+from tnats.storage.store import StoreOptions
+from tnats.storage.store_open import open_store
 
 
 @pytest.fixture

@@ -22,9 +22,11 @@ from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import DataDamaged, StoreRefused
 from tnats.storage.journal import JournalOptions
+from tnats.storage.marker import MARKER_OFFSETS, MARKER_SEED
 from tnats.storage.message_log import Message
 from tnats.storage.record import Finding
-from tnats.storage.store import MARKER_OFFSETS, MARKER_SEED, OpenStream, Store, StoreOptions, open_store
+from tnats.storage.store import OpenStream, Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.storage.stream_log import StreamLogOptions
 
 SHARE = os.environ.get("TNATS_SHARE", "1/1")

@@ -14,11 +14,10 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Kind, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import snapshot
-from tnats.storage.encryption import Encryption
+from tnats.storage.encryption import Encryption, make_keys
 from tnats.storage.errors import DataDamaged, StoreFull
 from tnats.storage.record import alarms
 from tnats.storage.snapshot import Snapshot, SnapshotStore
-from tnats.storage.store import make_keys
 
 
 async def store_on(drive: SimDrive, *, group: str = "meta", store_id: bytes = b"s" * 16) -> SnapshotStore:

@@ -21,7 +21,8 @@ from tnats.storage.errors import DataDamaged, LogRemoved, StoreFrozen, StoreFull
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
 from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
-from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
+from tnats.storage.store import OpenStream, Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.storage.stream_log import StreamLogOptions
 
 OPTIONS = StoreOptions(JournalOptions(part_bytes=16 * 1024), StreamLogOptions(segment_bytes=9 * 1024))

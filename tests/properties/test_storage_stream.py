@@ -18,7 +18,7 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Flip, Lose, Misdirect, SyncFault
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
-from tnats.storage.encryption import Cipher, Encryption
+from tnats.storage.encryption import Cipher, Encryption, make_keys
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import LOST, REMOVED
 from tnats.storage.journal import Journal, JournalOptions
@@ -26,7 +26,6 @@ from tnats.storage.journal_open import open_journal
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.message_log import Message, MessageLog
 from tnats.storage.record import Finding, alarms
-from tnats.storage.store import make_keys
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 

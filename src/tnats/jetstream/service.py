@@ -36,7 +36,8 @@ from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES, MIB
 from tnats.runtime.api import DiskError, Runtime
 from tnats.storage.errors import StorageError
 from tnats.storage.journal import JournalOptions
-from tnats.storage.store import Store, StoreOptions, open_store
+from tnats.storage.store import Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.subjects.draw import Draw
 
 

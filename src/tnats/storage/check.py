@@ -19,22 +19,14 @@ import attrs
 from tnats.records import define, frozen
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import record, segment
-from tnats.storage.encryption import Encryption
+from tnats.storage.encryption import Encryption, make_keys
 from tnats.storage.errors import StoreRefused
 from tnats.storage.journal_open import read_part
+from tnats.storage.marker import MARKER_OFFSETS, MARKER_SEED
 from tnats.storage.record import Finding, alarms
 from tnats.storage.recover import GroupState, PartContent, Recovery, recover
 from tnats.storage.segment import QUARANTINE, SegmentHeader
-from tnats.storage.store import (
-    DELETED,
-    FILE_BYTES_MAX,
-    IDENTITY,
-    MARKER_OFFSETS,
-    MARKER_SEED,
-    make_keys,
-    refuse_others,
-    refuse_unopenable,
-)
+from tnats.storage.store_directory import DELETED, FILE_BYTES_MAX, IDENTITY, refuse_others, refuse_unopenable
 from tnats.storage.stream_checkpoint import NOTE
 from tnats.storage.stream_log import StreamLogOptions
 from tnats.storage.stream_open import open_stream_log

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tnats.records import frozen
+
+if TYPE_CHECKING:
+    from tnats.storage.cipher import KeyRing
 
 
 class Cipher(enum.StrEnum):
@@ -30,3 +35,12 @@ class Encryption:
     key: str = attrs.field(repr=False)
     cipher: Cipher = Cipher.CHACHA
     previous_key: str = attrs.field(default="", repr=False)
+
+
+def make_keys(encryption: Encryption | None, store_id: bytes, entropy: Callable[[int], bytes]) -> KeyRing | None:
+    """The keys of the store `store_id`."""
+    if encryption is None:
+        return None
+    from tnats.storage.cipher import KeyRing  # the ciphers' library takes memory, which most servers can do without
+
+    return KeyRing(encryption, store_id, entropy)

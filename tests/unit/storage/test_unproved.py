@@ -10,7 +10,8 @@ from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, SyncFault
 from tnats.storage.errors import StoreFrozen
-from tnats.storage.store import Store, StoreOptions, open_store
+from tnats.storage.store import Store, StoreOptions
+from tnats.storage.store_open import open_store
 
 DIRECTORY = "/data"
 

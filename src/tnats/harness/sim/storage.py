@@ -38,7 +38,8 @@ from tnats.storage.encryption import Cipher, Encryption
 from tnats.storage.errors import DataDamaged, StorageError, StoreBusy, StoreFull
 from tnats.storage.journal import JournalOptions
 from tnats.storage.message_log import Message
-from tnats.storage.store import OpenStream, Store, StoreOptions, open_store
+from tnats.storage.store import OpenStream, Store, StoreOptions
+from tnats.storage.store_open import open_store
 from tnats.storage.stream_log import StreamLogOptions
 
 SERVER = "server"
