@@ -15,6 +15,7 @@ import base64
 import enum
 import json
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -38,6 +39,11 @@ class Kind:
     type_name = ""
     judges_null = False
     """Whether null is a value for it like any other, and not "not given"."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its values stand in JSON as they are."""
+        return type(self).encode is Kind.encode
 
     def decode(self, value: Any, where: str, strict: bool) -> Any:
         """The Python value; raises DecodeError. `where` is the dotted place, root first."""
@@ -172,6 +178,7 @@ class Choice(Kind):
     ) -> None:
         """`is_text`: what is no text at all is complained of as such."""
         self.words = words
+        self.blank = next(iter(words))
         self.complaint = complaint
         self.is_text = is_text
 
@@ -189,7 +196,7 @@ class Choice(Kind):
         return value.value
 
     def is_blank(self, value: enum.StrEnum) -> bool:
-        return value is next(iter(self.words))
+        return value is self.blank
 
 
 class ListOf(Kind):
@@ -211,6 +218,8 @@ class ListOf(Kind):
         return self.item.decode(value, where, strict)
 
     def encode(self, value: list[Any]) -> list[Any]:
+        if self.item.is_plain:
+            return list(value)
         return [None if item is None else self.item.encode(item) for item in value]
 
 
@@ -311,6 +320,31 @@ def row(
 class _Table:
     rows: tuple[tuple[str, Row], ...]
     by_key: dict[str, tuple[str, Row]]
+    values: Callable[[Any], tuple[Any, ...]]
+    """Gives a record's values, one per row."""
+    columns: tuple[_Column, ...]
+
+    @staticmethod
+    def of(record: type[Any]) -> _Table:
+        rows = tuple((field.name, field.metadata["row"]) for field in attrs.fields(record) if "row" in field.metadata)
+        by_key = {row.key: (name, row) for name, row in rows}
+        return _Table(rows, by_key, _getter([name for name, _ in rows]), tuple(_column(row) for _, row in rows))
+
+
+_Column = tuple[str, bool, Callable[[Any], bool] | None, Callable[[Any], Any] | None, bool]
+"""How a row is encoded: its key ("": the value's keys stand here themselves), `omit`, what is blank beside what is
+falsy, how the value is encoded (None: as it is), and whether None is."""
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of these attributes; attrgetter gives a tuple of two or more only."""
+    return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
+
+
+def _column(row: Row) -> _Column:
+    kind = row.kind
+    is_blank = None if type(kind).is_blank is Kind.is_blank else kind.is_blank
+    return row.key, row.omit, is_blank, None if kind.is_plain else kind.encode, isinstance(kind, _Time)
 
 
 _tables: dict[type[Any], _Table] = {}
@@ -319,8 +353,7 @@ _tables: dict[type[Any], _Table] = {}
 def _table(record: type[Any]) -> _Table:
     found = _tables.get(record)
     if found is None:
-        rows = tuple((field.name, field.metadata["row"]) for field in attrs.fields(record) if "row" in field.metadata)
-        found = _tables[record] = _Table(rows, {row.key: (name, row) for name, row in rows})
+        found = _tables[record] = _Table.of(record)
     return found
 
 
@@ -419,18 +452,20 @@ def _decode_value(record: type[T], value: Any, strict: bool) -> T:
 
 def to_object(record: Any) -> dict[str, Any]:
     """The JSON object of a record, keys in row order, without what its rows leave out when empty."""
+    table = _table(type(record))
     result: dict[str, Any] = {}
-    for name, row in _table(type(record)).rows:
-        value = getattr(record, name)
-        if isinstance(row.kind, Inline):
-            if value is not None:
-                result.update(row.kind.encode(value))
-        elif row.omit and (not value or row.kind.is_blank(value)):
+    for value, (key, omit, is_blank, encode, encodes_none) in zip(table.values(record), table.columns, strict=True):
+        if omit and (not value or (is_blank is not None and is_blank(value))):
             continue
-        elif value is None and not isinstance(row.kind, _Time):
-            result[row.key] = None
+        if encode is None:
+            result[key] = value
+        elif value is None and not encodes_none:
+            if key:
+                result[key] = None
+        elif key:
+            result[key] = encode(value)
         else:
-            result[row.key] = row.kind.encode(value)
+            result.update(encode(value))
     return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import datetime
+import functools
 import re
 
 from tnats.limits import SECOND_NS
@@ -61,11 +62,16 @@ def format_time(ns: int | None) -> str:
     if ns is None:
         return ZERO_TIME
     seconds, fraction_ns = divmod(ns, SECOND_NS)
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)  # noqa: DTZ001 - UTC throughout
-    text = moment.isoformat()
+    text = _format_second(seconds)
     if fraction_ns:
         text += f".{fraction_ns:09d}".rstrip("0")
     return text + "Z"
+
+
+@functools.lru_cache(maxsize=256)
+def _format_second(seconds: int) -> str:
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)  # noqa: DTZ001 - UTC throughout
+    return moment.isoformat()
 
 
 def parse_duration(text: str) -> int | None:
