@@ -107,8 +107,7 @@ class Consuming(Worker):
         got: list[Delivery] = []
 
         async def fetch(ending: Ending) -> None:
-            handle = js.stream(STREAM).consumer(consumer)
-            got.extend(await handle.fetch(count, timeout_s=wait_s or OPERATION_S, no_wait=not wait_s))
+            got.extend(await self.take(js, consumer, count, wait_s))
             ending.value = [
                 [
                     each.metadata.stream_sequence,
@@ -127,6 +126,11 @@ class Consuming(Worker):
         for each in got:
             await self._answer(js, consumer, each, then)
         return len(got)
+
+    async def take(self, js: JetStream, consumer: str, count: int, wait_s: float) -> list[Delivery]:
+        """Up to `count` messages; with `wait_s` 0 what is there now."""
+        handle = js.stream(STREAM).consumer(consumer)
+        return await handle.fetch(count, timeout_s=wait_s or OPERATION_S, no_wait=not wait_s)
 
     async def _answer(self, js: JetStream, consumer: str, delivery: Delivery, then: str) -> None:
         if then == "none":
