@@ -38,15 +38,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def misuse_is_2(command: F) -> F:
-    """Decorator: what cannot be done is one line on standard error and exit code 2."""
+    """Decorator: what cannot be done, or is interrupted, is one line on standard error and exit code 2."""
 
     @wraps(command)
     def guarded(*arguments: Any, **keywords: Any) -> Any:
         try:
             return command(*arguments, **keywords)
+        except BrokenPipeError:
+            raise  # who reads has gone: that is said nowhere
         except (TnatsError, OSError) as exc:
             print(f"tnats sim: {exc}", file=sys.stderr)
-            return EXIT_MISUSE
+        except KeyboardInterrupt:
+            print("tnats sim: interrupted", file=sys.stderr)
+        return EXIT_MISUSE
 
     return guarded  # type: ignore[return-value]
 
@@ -149,7 +153,10 @@ def run(
     if everything:
         search.take_corpus()
     if len(names) * len(chosen) == 1:
-        search.take(run_seed(search.batch.kinds[names[0]], names[0], chosen[0]).result)
+        result = run_seed(search.batch.kinds[names[0]], names[0], chosen[0]).result
+        search.take(result)
+        if result.passed and not as_json:
+            print(describe(result))
     else:
         search.farm(chosen, jobs=jobs, budget_s=None)
     return search.conclude(junit)
@@ -202,13 +209,9 @@ class Search:
             self.take(result)
 
     def take(self, result: Result) -> None:
-        """Count a result; show it if it is a failure, or the only one."""
+        """Count a result; show it if it is a failure."""
         if not self.batch.add(result):
             self._show_failure(result)
-        elif not self.as_json and not result.passed:
-            return  # a canary did what it is for
-        elif not self.as_json and len(self.names) == 1 and self.batch.run_count == 1:
-            print(describe(result))
 
     def farm(self, seeds: range, *, jobs: int, budget_s: float | None) -> None:
         """Run the seeds in worker processes behind a progress bar."""
@@ -427,6 +430,8 @@ def meta(directory: str | None, scenario: str | None, seeds: range | None, every
     if everything == (scenario is not None):
         raise click.UsageError("name one scenario, or give --all")
     names = scenario_names(place) if everything else [str(scenario)]
+    for name in names:
+        load_scenario(place, name)
     verdicts = [compare_processes(place, name, seed) for name in names for seed in seeds or range(1, (count or 1) + 1)]
     for verdict in verdicts:
         print(verdict.report)

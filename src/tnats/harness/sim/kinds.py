@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Generator, Mapping
 
 from tnats.harness.faults import Fault
+from tnats.harness.sim.plan import PlanError
 from tnats.harness.sim.stage import Stage
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim import disk_faults, rules
@@ -113,7 +114,17 @@ def move(stage: Stage, fault: Fault) -> Act:
 
 
 def lose_power(fault: Fault, node: Node) -> None:
-    node.power_loss(CrashPolicy(fault.word("policy", "strict")))
+    node.power_loss(policy_of(fault))
+
+
+def policy_of(fault: Fault) -> CrashPolicy:
+    """What a loss of power leaves. Raises PlanError."""
+    word = fault.word("policy", CrashPolicy.STRICT.value)
+    try:
+        return CrashPolicy(word)
+    except ValueError:
+        known = ", ".join(policy.value for policy in CrashPolicy)
+        raise PlanError(f"fault '{fault}': unknown policy {word}; known: {known}") from None
 
 
 def pause(stage: Stage, fault: Fault) -> Act:

@@ -14,6 +14,7 @@ import trio
 from tnats.harness.faults import AfterAcks, At, AtBarrier, BeforeCall, Every, Fault
 from tnats.harness.sim.kinds import SIM_KINDS, Act
 from tnats.harness.sim.ledger import Ledger
+from tnats.harness.sim.plan import PlanError
 from tnats.harness.sim.recording import NEMESIS, Note
 from tnats.harness.sim.stage import Stage
 
@@ -28,7 +29,10 @@ class Nemesis:
         ledger: Ledger,
         on_strike: Callable[[Fault], None] = lambda fault: None,
     ) -> None:
-        """`on_strike` is told of each fault that is carried out, just before."""
+        """`on_strike` is told of each fault that is carried out, just before. Raises PlanError."""
+        for fault in faults:
+            if fault.kind not in SIM_KINDS:
+                raise PlanError(f"fault '{fault}': only a cluster of real servers can be given that")
         self.ack_count = 0
         """How many acknowledgements clients have got; counted by `acked`."""
         self.struck = [0] * len(faults)

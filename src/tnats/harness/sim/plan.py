@@ -43,9 +43,15 @@ class Operation:
         return self.arguments.get(name, default)
 
     def number(self, name: str, default: int = 0) -> int:
-        return int(self.arguments.get(name, default))
+        """Raises PlanError where it is none."""
+        text = self.arguments.get(name)
+        try:
+            return default if text is None else int(text)
+        except ValueError:
+            raise PlanError(f"operation '{self}': {name} is to be a whole number") from None
 
     def duration_ns(self, name: str, default_ns: int) -> int:
+        """Raises FaultError where it is none."""
         text = self.arguments.get(name)
         return default_ns if text is None else parse_duration(text)
 
@@ -77,9 +83,17 @@ class Plan:
     operations: tuple[Operation, ...]
 
     def number(self, name: str) -> int:
-        return int(self.parameters[name])
+        """Raises PlanError where the parameter is missing, or none."""
+        word = self.word(name)
+        try:
+            return int(word)
+        except ValueError:
+            raise PlanError(f"parameter {name} is to be a whole number, not {word!r}") from None
 
     def word(self, name: str) -> str:
+        """Raises PlanError where the parameter is missing."""
+        if name not in self.parameters:
+            raise PlanError(f"{self.scenario} needs the parameter {name}")
         return str(self.parameters[name])
 
     def record(self) -> dict[str, Any]:

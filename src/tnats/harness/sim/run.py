@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import attrs
 
+from tnats.harness.faults import FaultError
 from tnats.harness.scenario import Scenario, Violation, run_scenario
 from tnats.harness.sim.clean import rule_of
 from tnats.harness.sim.drill import Drill, settings_of
-from tnats.harness.sim.plan import Plan
+from tnats.harness.sim.plan import Plan, PlanError
 from tnats.records import frozen
 from tnats.runtime.sim.world import Outcome, Settings
 
@@ -67,6 +68,8 @@ def run_plan(kind: type[Drill], plan: Plan, settings: Settings | None = None) ->
 
 def played(name: str, outcome: Outcome[None], drill: Drill | None) -> Played:
     error = outcome.error
+    if isinstance(error, PlanError | FaultError):  # what was asked for makes no sense: that says nothing of the system
+        raise error
     base = Result(name, outcome.seed, "pass", "", "", "", outcome.trace_hash, outcome.time_ns, outcome.event_count)
     if drill is not None and hasattr(drill, "nemesis"):
         drill.stage.over = True

@@ -227,10 +227,10 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
     with quiet_collector(), scheduled(world.schedule):
         try:
             value = trio.run(world.run, main, clock=world.timeline)
-        except KeyboardInterrupt:
-            raise
         except BaseException as exc:
             error = world._failure or only_leaf(exc)
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
             if world._is_hopeless:
                 _hopeless_ends.append(exc)
     return Outcome(
@@ -244,6 +244,13 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
         step_count=world.step_count,
         event_count=world.timeline.event_count,
     )
+
+
+def is_interrupt(exc: BaseException) -> bool:
+    """Whether somebody pressed Ctrl-C, in whichever task that was heard."""
+    if isinstance(exc, BaseExceptionGroup):
+        return any(map(is_interrupt, exc.exceptions))
+    return isinstance(exc, KeyboardInterrupt)
 
 
 def only_leaf(exc: BaseException) -> BaseException:
