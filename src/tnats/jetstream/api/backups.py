@@ -14,7 +14,7 @@ from tnats.jetstream.api.messages import (
     StreamCreated,
     encode_answer,
 )
-from tnats.jetstream.api.service import Refused, Request, Served, granted
+from tnats.jetstream.api.service import Read, Refused, Request, Served, granted
 from tnats.jetstream.api.streams import stream_info, stream_state
 from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
 from tnats.jetstream.host import Host
@@ -32,7 +32,7 @@ class BackupCalls:
         self._host = host
         self._under_way_count = 0
 
-    def handlers(self) -> dict[Call, Served]:
+    def handlers(self) -> dict[Call, Served | Read]:
         return {
             Call.STREAM_SNAPSHOT: Served(self.snapshot, SnapshotAnswer),
             Call.STREAM_RESTORE: Served(self.restore, RestoreAnswer),

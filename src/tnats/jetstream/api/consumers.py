@@ -23,7 +23,7 @@ from tnats.jetstream.api.messages import (
     Success,
     page,
 )
-from tnats.jetstream.api.service import Refused, Request, Served, granted
+from tnats.jetstream.api.service import Read, Refused, Request, Served, granted
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.consumer.config import CreateConsumerRequest
 from tnats.jetstream.consumer.rules import check_group_name, check_request_names
@@ -39,14 +39,14 @@ class ConsumerCalls:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def handlers(self) -> dict[Call, Served]:
+    def handlers(self) -> dict[Call, Served | Read]:
         return {
             Call.CONSUMER_CREATE: Served(self.create, ConsumerAnswer),
             Call.CONSUMER_CREATE_NAMED: Served(self.create, ConsumerAnswer),
             Call.CONSUMER_DURABLE_CREATE: Served(self.create, ConsumerAnswer),
-            Call.CONSUMER_NAMES: Served(self.names, ConsumerNames),
-            Call.CONSUMER_LIST: Served(self.list, ConsumerList),
-            Call.CONSUMER_INFO: Served(self.info, ConsumerAnswer),
+            Call.CONSUMER_NAMES: Read(self.names, ConsumerNames),
+            Call.CONSUMER_LIST: Read(self.list, ConsumerList),
+            Call.CONSUMER_INFO: Read(self.info, ConsumerAnswer),
             Call.CONSUMER_DELETE: Served(self.delete, Success),
             Call.CONSUMER_PAUSE: Served(self.pause, ConsumerPaused),
             Call.CONSUMER_RESET: Served(self.reset, ConsumerReset),
@@ -69,20 +69,20 @@ class ConsumerCalls:
         consumer = granted(await request.account.create_consumer(request.stream(), wanted))
         return ConsumerAnswer(consumer_info(consumer))
 
-    async def names(self, request: Request) -> object:
+    def names(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumersRequest, is_optional=True)
         found = request.stream().listed_consumers()
         shown, offset = page(found, wanted.offset, NAMES_PAGE)
         return ConsumerNames(len(found), offset, NAMES_PAGE, [consumer.name for consumer in shown])
 
-    async def list(self, request: Request) -> object:
+    def list(self, request: Request) -> object:
         wanted = request.decode(JSApiConsumersRequest, is_optional=True)
         found = request.stream().listed_consumers()
         shown, offset = page(found, wanted.offset, LIST_PAGE)
         infos = [consumer_info(consumer, with_levels=False) for consumer in shown]
         return ConsumerList(len(found), offset, LIST_PAGE, infos)
 
-    async def info(self, request: Request) -> object:
+    def info(self, request: Request) -> object:
         if not request.is_empty:
             raise Refused(errors.NOT_EMPTY_REQUEST())
         consumer = request.consumer()

@@ -1,6 +1,7 @@
 """The API of a node: requests of all accounts, in order, answered by one task.
 
-Requests that only read queue behind those that change something. A queue that overflows is emptied without answers, as
+Requests that only read queue behind those that change something; one that comes alone when nothing is queued is
+answered in place, which takes half the time of waking the task. A queue that overflows is emptied without answers, as
 nats-server does it: answers that come too late help nobody, and the clients' own time-outs slow them down. What takes
 long (backup, restore) gets a task of its own. A request that meets a bug of ours is reported and stays unanswered.
 """
@@ -19,7 +20,6 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import Empty, encode_answer
 from tnats.jetstream.api.subjects import (
-    INFO_CALLS,
     RESPONSE_TYPES,
     SYSTEM_ACCOUNT_CALLS,
     Address,
@@ -122,16 +122,24 @@ class Served:
     blank: Callable[[], object]
 
 
+@frozen
+class Read:
+    """How a call is served that only reads, and waits for nothing."""
+
+    tell: Callable[[Request], object]
+    blank: Callable[[], object]
+
+
 class ApiService:
     """See the module's text."""
 
-    def __init__(self, host: Host, calls: dict[Call, Served]) -> None:
+    def __init__(self, host: Host, calls: dict[Call, Served | Read]) -> None:
         self._host = host
         self._calls = calls
         self._changes: deque[Request] = deque()
         self._reads: deque[Request] = deque()
         self._work = trio.Event()
-        self.inflight = 0
+        self._is_busy = False
         self.clients: list[Client] = []
 
     def serve(self, account: AccountService) -> None:
@@ -139,7 +147,7 @@ class ApiService:
 
         def deliver(batch: list[Inbound]) -> None:
             for message in batch:
-                self._take(account, client, message)
+                self._take(account, client, message, is_alone=len(batch) == 1)
 
         client = account.bus.client("api", deliver)
         self.clients.append(client)
@@ -152,7 +160,7 @@ class ApiService:
         for client in self.clients:
             client.close()
 
-    def _take(self, account: AccountService, client: Client, message: Inbound) -> None:
+    def _take(self, account: AccountService, client: Client, message: Inbound, *, is_alone: bool) -> None:
         subject = message.subject
         if not subject.startswith(b"$JS.API."):
             subject = b"$JS." + subject.split(b".", 2)[2]
@@ -168,7 +176,11 @@ class ApiService:
         head, body = message.data[:size], message.data[size:]
         is_strict = self._host.options.is_strict
         request = Request(account, address, subject, message.reply, head, body, answer, is_strict)
-        if address.call in INFO_CALLS:
+        served = self._calls.get(address.call)
+        if isinstance(served, Read):
+            if is_alone and not (self._changes or self._reads or self._is_busy):
+                self._tell(request, served)
+                return
             self._put(self._reads, request, self._host.options.info_requests_max)
         else:
             self._put(self._changes, request, self._host.options.requests_max)
@@ -194,27 +206,46 @@ class ApiService:
             await self._work.wait()
 
     async def _serve(self, request: Request) -> None:
-        self.inflight = 1
+        self._is_busy = True
         try:
-            await self._answer(request)
+            served = self._calls.get(request.address.call)
+            if isinstance(served, Read):
+                self._tell(request, served)
+            elif served is None:
+                self._respond(request, Empty(), errors.CLUSTER_REQUIRED())
+            elif self._is_served(request):
+                try:
+                    body = await served.handle(request)
+                except Refused as refused:
+                    self._respond(request, served.blank(), refused.error)
+                else:
+                    self._respond(request, body, None)
         except Exception as bug:
-            self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
+            self._report(bug, request)
         finally:
-            self.inflight = 0
+            self._is_busy = False
 
-    async def _answer(self, request: Request) -> None:
-        served = self._calls.get(request.address.call)
-        if served is None:
-            self._respond(request, Empty(), errors.CLUSTER_REQUIRED())
-        elif request.headers and not supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
-            self._respond(request, Empty(), errors.REQUIRED_API_LEVEL())
-        else:
-            try:
-                body = await served.handle(request)
-            except Refused as refused:
-                self._respond(request, served.blank(), refused.error)
-            else:
-                self._respond(request, body, None)
+    def _tell(self, request: Request, read: Read) -> None:
+        try:
+            if self._is_served(request):
+                try:
+                    body = read.tell(request)
+                except Refused as refused:
+                    self._respond(request, read.blank(), refused.error)
+                else:
+                    self._respond(request, body, None)
+        except Exception as bug:
+            self._report(bug, request)
+
+    def _is_served(self, request: Request) -> bool:
+        """Whether this server knows as much as the request asks for; if not, that is answered."""
+        if not request.headers or supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
+            return True
+        self._respond(request, Empty(), errors.REQUIRED_API_LEVEL())
+        return False
+
+    def _report(self, bug: Exception, request: Request) -> None:
+        self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
 
     def _respond(self, request: Request, body: object, error: ApiError | None) -> None:
         """Send an answer, and tell those who audit."""

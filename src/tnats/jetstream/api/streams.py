@@ -32,7 +32,7 @@ from tnats.jetstream.api.messages import (
     Usage,
     page,
 )
-from tnats.jetstream.api.service import Refused, Request, Served, granted
+from tnats.jetstream.api.service import Read, Refused, Request, Served, granted
 from tnats.jetstream.api.subjects import Call
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.host import Host
@@ -55,14 +55,14 @@ class StreamCalls:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def handlers(self) -> dict[Call, Served]:
+    def handlers(self) -> dict[Call, Served | Read]:
         return {
-            Call.ACCOUNT_INFO: Served(self.account_info, AccountInfo),
+            Call.ACCOUNT_INFO: Read(self.account_info, AccountInfo),
             Call.STREAM_CREATE: Served(self.create, StreamCreated),
             Call.STREAM_UPDATE: Served(self.update, StreamCreated),
-            Call.STREAM_INFO: Served(self.info, StreamInfoAnswer),
-            Call.STREAM_NAMES: Served(self.names, StreamNames),
-            Call.STREAM_LIST: Served(self.list, StreamList),
+            Call.STREAM_INFO: Read(self.info, StreamInfoAnswer),
+            Call.STREAM_NAMES: Read(self.names, StreamNames),
+            Call.STREAM_LIST: Read(self.list, StreamList),
             Call.STREAM_DELETE: Served(self.delete, Success),
             Call.STREAM_PURGE: Served(self.purge, StreamPurged),
             Call.STREAM_MSG_GET: Served(self.get_message, MsgGetAnswer),
@@ -71,7 +71,7 @@ class StreamCalls:
 
     # ------------------------------------------------------------------ streams
 
-    async def account_info(self, request: Request) -> object:
+    def account_info(self, request: Request) -> object:
         account = request.account
         used, tiers = account_usage(account)
         info = AccountInfo(domain=self._host.options.domain, api=account.stats, tiers=tiers)
@@ -96,7 +96,7 @@ class StreamCalls:
         updated = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
         return StreamCreated(stream_info(granted(updated)))
 
-    async def info(self, request: Request) -> object:
+    def info(self, request: Request) -> object:
         wanted = request.decode(JSApiStreamInfoRequest, is_optional=True)
         stream = request.stream()
         info = stream_info(stream)
@@ -121,13 +121,13 @@ class StreamCalls:
             if any(subjects_overlap(wanted.subject, subject) for subject in stream.config.subjects)
         ]
 
-    async def names(self, request: Request) -> object:
+    def names(self, request: Request) -> object:
         wanted = request.decode(JSApiStreamNamesRequest, is_optional=True)
         found = self._select(request, wanted)
         shown, offset = page(found, wanted.offset, NAMES_PAGE)
         return StreamNames(len(found), offset, NAMES_PAGE, [stream.name for stream in shown] or None)
 
-    async def list(self, request: Request) -> object:
+    def list(self, request: Request) -> object:
         wanted = request.decode(JSApiStreamListRequest, is_optional=True)
         found = self._select(request, wanted)
         shown, offset = page(found, wanted.offset, LIST_PAGE)

@@ -108,19 +108,6 @@ SYSTEM_ACCOUNT_CALLS = frozenset(
 )
 """Calls that other accounts get no answer to."""
 
-INFO_CALLS = frozenset(
-    {
-        Call.ACCOUNT_INFO,
-        Call.STREAM_INFO,
-        Call.STREAM_NAMES,
-        Call.STREAM_LIST,
-        Call.CONSUMER_INFO,
-        Call.CONSUMER_NAMES,
-        Call.CONSUMER_LIST,
-    }
-)
-"""Calls that only read, queued behind those that change something."""
-
 
 @frozen
 class Address:
