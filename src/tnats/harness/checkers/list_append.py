@@ -18,17 +18,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-import attrs
-
 from tnats.harness.checkers.evidence import Result, result
 from tnats.harness.history import History, Operation
+from tnats.records import frozen
 
 Micro = Sequence[object]
 Edge = tuple[str, str]
 """What kind of dependency (ww, wr, rw, process, realtime), and on which key."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Transaction:
     """One that took effect, or was seen to."""
 
