@@ -108,7 +108,11 @@ READ_BYTES = 256 * KIB
 """The read buffer that all connections of a reactor share: large enough that a pass is worth its system calls."""
 
 OWN_BODY_BYTES = 32 * KIB
-"""An operation that is received in parts gets a buffer of its own from this size on."""
+"""An operation that is received in parts gets a buffer of its own from this size on, and one of at least this size."""
+
+BODY_AHEAD = 16
+"""Such a buffer has room for so many times what has come: a control line alone does not make the server hold a
+payload, and of what is copied when it grows there is a fifteenth of the payload at most."""
 
 VIEW_BYTES = 4 * KIB
 """From this size on a message is referenced, not copied, per target: two more entries of a vectored write cost

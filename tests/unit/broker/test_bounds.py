@@ -7,10 +7,12 @@ from tests.unit.broker.stage import RawClient, Stage, play
 
 from tnats.broker.closed import ClosedRing
 from tnats.limits import (
+    BODY_AHEAD,
     CLOSED_SUBSCRIPTIONS_MAX,
     DELIVERIES_PER_FEED_MAX,
     KIB,
     MIB,
+    OWN_BODY_BYTES,
     PLAN_CELL_BYTES_MAX,
     READ_BYTES,
     SECOND_NS,
@@ -122,6 +124,33 @@ def test_a_client_with_many_subscriptions_leaves_in_steps() -> None:
         assert (await asker.ask(b"PUB many.%d reply 0\r\n\r\n" % (count - 1))).startswith(b"HMSG reply 1 ")
 
     play(scene)
+
+
+def test_a_payload_is_given_room_as_it_comes() -> None:
+    """A control line does not make the server hold what it announces; in whatever pieces it comes, it arrives whole."""
+
+    async def scene(stage: Stage) -> None:
+        reader, writer = await stage.connect(), await stage.connect()
+        await reader.ask(b"SUB big 1\r\n")
+        size = 8 * MIB
+        payload = bytes(range(256)) * (size // 256)
+        await _say(writer, b"PUB big %d\r\n" % size)
+        inbound = stage.broker.connections[2].inbound
+        assert inbound.body is not None
+        assert len(inbound.body) == OWN_BODY_BYTES
+        at = 0
+        for count in (1, 100, OWN_BODY_BYTES, 10, 5 * OWN_BODY_BYTES, MIB, 3):
+            await _say(writer, payload[at : at + count])
+            at += count
+            assert len(inbound.body) <= max(OWN_BODY_BYTES, BODY_AHEAD * (at + 20))
+        await writer.send(payload[at:] + b"\r\nPING\r\n")
+        got = b""
+        while part := await reader.read():
+            got += part
+        assert got.removesuffix(b"PING\r\n") == b"MSG big 1 %d\r\n%b\r\n" % (size, payload)
+        assert b"PONG\r\n" in await writer.read()
+
+    play(scene, max_payload=8 * MIB, max_pending=64 * MIB)
 
 
 def test_a_client_that_logs_in_anew_leaves_its_subscriptions_in_steps() -> None:

@@ -6,7 +6,7 @@ from tnats.broker.hot.plan cimport Plan
 from tnats.broker.hot.publisher cimport Publisher
 from tnats.memory cimport allocate, begins, find, pin
 
-cdef Py_ssize_t SLOW_WORK
+cdef Py_ssize_t BODY_AHEAD, OWN_BODY_BYTES, SLOW_WORK
 cdef int UPPER_C, LOWER_C, LF, CR
 
 
@@ -16,9 +16,9 @@ cdef class Inbound(Publisher):
     cdef public bint closed, halted, deferred, locked
     cdef public bytes tail
     cdef public bytearray body
-    cdef public Py_ssize_t have
+    cdef public Py_ssize_t have, need
     cdef public long long msgs, bytes
-    @cython.locals(exchange=Exchange, body=bytearray, held=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(exchange=Exchange, body=bytearray, held=Py_ssize_t, need=Py_ssize_t)
     cpdef Py_ssize_t receive(self) except -2
     @cython.locals(exchange=Exchange, held=Py_ssize_t)
     cpdef resume(self)
@@ -28,6 +28,6 @@ cdef class Inbound(Publisher):
         work_max=Py_ssize_t, delivered=Py_ssize_t
     )
     cpdef feed(self, bytearray buffer, Py_ssize_t end)
-    @cython.locals(body=bytearray)
     cdef keep(self, const unsigned char *data, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t need)
+    cdef begin_body(self, object held)
     cpdef close(self)

@@ -2,15 +2,15 @@
 
 All connections of a reactor read into one buffer, `Exchange.buffer`. `Inbound.feed` walks it: complete operations are
 handled in place, what is left of the last one is kept in `tail` and stands in front of the next read. An operation of
-OWN_BODY_BYTES or more gets a buffer of its own, cut to size from its control line, into which the rest is read
-directly. `tail` never exceeds the read buffer, an own body is one operation of at most max_payload.
+OWN_BODY_BYTES or more gets a buffer of its own, into which the rest is read directly. `tail` never exceeds the read
+buffer; an own body is one operation of at most max_payload, and not much more than BODY_AHEAD times what has come.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tnats.limits import SLOW_WORK
+from tnats.limits import BODY_AHEAD, OWN_BODY_BYTES, SLOW_WORK
 
 if TYPE_CHECKING:
     from tnats.broker.hot.outbound import Exchange, Outbound
@@ -35,7 +35,9 @@ CR = 13
 class Inbound(Publisher):
     """The receiving half of a client connection."""
 
-    __slots__ = ("body", "bytes", "closed", "deferred", "halted", "have", "locked", "msgs", "read_into", "tail")
+    __slots__ = (
+        "body", "bytes", "closed", "deferred", "halted", "have", "locked", "msgs", "need", "read_into", "tail",
+    )  # fmt: skip
 
     def __init__(self, exchange: Exchange, owner: Owner, outbound: Outbound, conn: Conn) -> None:
         super().__init__(exchange, owner, outbound)
@@ -50,7 +52,8 @@ class Inbound(Publisher):
         self.tail = b""
         self.body: bytearray | None = None
         self.have = 0
-        """Bytes of `body` that have come."""
+        """Bytes of `body` that have come, of `need` that the operation has."""
+        self.need = 0
         self.msgs = 0
         self.bytes = 0
 
@@ -66,10 +69,12 @@ class Inbound(Publisher):
             if not got:
                 return -1 if got is None else 0
             self.have += got
-            size = len(body)
-            if self.have == size or (self.have == size - 1 and body[size - 2] != CR):
+            need = self.need
+            if self.have == need or (self.have == need - 1 and body[need - 2] != CR):
                 self.body = None
                 self.feed(body, self.have)
+            elif self.have == len(body):
+                self.begin_body(body)
             return got
         held = len(self.tail)
         if held:
@@ -162,9 +167,13 @@ class Inbound(Publisher):
             self.tail = data[pos:end]
         else:
             self.have = end - pos
-            body = allocate(need)
-            memoryview(body)[: self.have] = data[pos:end]
-            self.body = body
+            self.need = need
+            self.begin_body(data[pos:end])
+
+    def begin_body(self, held: bytes | bytearray) -> None:
+        """Go on reading the operation that begins with `held` into a buffer of its own, with room for more of it."""
+        self.body = allocate(min(self.need, max(OWN_BODY_BYTES, self.have * BODY_AHEAD)))
+        memoryview(self.body)[: self.have] = held
 
     def close(self) -> None:
         """Handle and keep nothing more."""
