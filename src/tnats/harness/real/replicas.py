@@ -17,7 +17,8 @@ from tnats.harness.real.processes import ServerProcess
 from tnats.harness.workloads.jetstream import STREAM, decode
 from tnats.limits import SECOND_NS
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 3.0
+"""Short, since a request that would place a consumer on a node that is not well may never be answered."""
 FETCH_COUNT = 500
 SILENCES_MAX = 3
 """Empty answers in a row, though messages are pending, after which reading ends."""
