@@ -13,7 +13,8 @@ SECOND_NS = 1_000_000_000
 # ------------------------------------------------------------------ edges: HTTP monitoring
 
 HTTP_CONNECTIONS_MAX = 256
-"""Monitoring connections at once; more stay in the backlog. Probes and dashboards need a handful."""
+"""Monitoring connections at once, of which one without a request makes room for another. Probes and dashboards need a
+handful."""
 
 HTTP_REQUEST_HEAD_BYTES_MAX = 16 * KIB
 """Request line and headers of one request; larger ones are answered 431 and closed."""

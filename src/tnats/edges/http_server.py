@@ -5,7 +5,8 @@ machine, and the connection is due: it is not read until its requests are answer
 one request and then the next connection's: `handle` gives a response, a finished byte string, and between two of them
 all other tasks of the server have their turn, since a report may take as long as thousands of messages. What the
 kernel does not take is sent by a short-lived task, so that a slow reader delays nobody and holds one response at most.
-One scan a second closes what is late or idle.
+One scan a second closes what is late or idle. Where there are HTTP_CONNECTIONS_MAX, a new one takes the place of the
+one that has said nothing for longest: neither idle clients nor half a request lock others out.
 
 A request that breaks HTTP gets the status h11 suggests and the connection ends.
 """
@@ -65,6 +66,8 @@ class _Exchange:
     machine: h11.Connection
     since_ns: int
     in_head: bool = False
+    is_busy: bool = False
+    """It is due, or being sent an answer."""
     body_bytes: int = 0
     request: h11.Request | None = None
 
@@ -104,7 +107,7 @@ class HttpServer:
             self._poller.close()
 
     def _accept(self) -> None:
-        while len(self._exchanges) < limits.HTTP_CONNECTIONS_MAX:
+        while len(self._exchanges) < limits.HTTP_CONNECTIONS_MAX or self._make_room():
             try:
                 conn = self._listener.accept()
             except OutOfDescriptors:
@@ -119,6 +122,12 @@ class HttpServer:
         self._poller.pause(self._listener)
         self._accepting = False
 
+    def _make_room(self) -> bool:
+        waiting = [exchange for exchange in self._exchanges.values() if not exchange.is_busy]
+        if waiting:
+            self._drop(min(waiting, key=lambda exchange: exchange.since_ns))
+        return bool(waiting)
+
     def _read(self, exchange: _Exchange) -> None:
         try:
             count = exchange.conn.read_into(self._buffer)
@@ -131,6 +140,7 @@ class HttpServer:
             self._put_due(exchange)
 
     def _put_due(self, exchange: _Exchange) -> None:
+        exchange.is_busy = True
         self._due.append(exchange)
         self._became_due.set()
 
@@ -163,6 +173,7 @@ class HttpServer:
         elif after is _After.MORE:
             self._put_due(exchange)
         else:
+            exchange.is_busy = False
             self._poller.resume(exchange.conn)
 
     def _answer_one(self, exchange: _Exchange) -> tuple[bytes, _After]:
