@@ -8,8 +8,7 @@ import attrs
 import orjson
 import trio
 
-import tnats.server.jetstream
-import tnats.storage.cipher  # noqa: F401 - nothing is imported inside a simulation
+import tnats.harness.sim.imports  # noqa: F401
 from tnats.client import Client, ClientError
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-import tnats.server.jetstream  # noqa: F401 - nothing is imported inside a simulation
+import tnats.harness.sim.imports  # noqa: F401
 from tnats.client import Client, ClientError, connect
 from tnats.client.jetstream import JetStream, StreamConfig
 from tnats.errors import TnatsError

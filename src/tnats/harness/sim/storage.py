@@ -17,7 +17,7 @@ from typing import ClassVar
 import attrs
 import trio
 
-import tnats.storage.cipher  # noqa: F401 - nothing is imported inside a simulation
+import tnats.harness.sim.imports  # noqa: F401
 from tnats.errors import TnatsError
 from tnats.harness.faults import AfterAcks, Anchor, Fault
 from tnats.harness.scenario import Violation
