@@ -25,6 +25,7 @@ from typing import Any
 
 import trio
 
+import tnats.harness.sim.imports  # noqa: F401
 from tnats.errors import TnatsError
 from tnats.harness.faults import At
 from tnats.harness.sim.ledger import Ledger
