@@ -88,11 +88,14 @@ class Group:
         *,
         term: int = 0,
         callback: Callable[[Ticket], None] | None = None,
+        on_durable: Callable[[], None] | None = None,
         frees_space: bool = False,
         wake: bool = True,
         sequence: int = 0,
     ) -> Ticket:
         """Append entries behind `proposed`; each is whole or absent after a crash, and none without those before it.
+
+        `on_durable` is called as soon as they are what the ticket says, before anything is done that this leads to.
 
         `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
         be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. `sequence` is the highest that
@@ -109,7 +112,9 @@ class Group:
         ]
         if not self.state.state_at:
             records.insert(0, self.state.record(0, self.proposed, b""))
-        ticket = self._journal.enqueue(self, records, callback, frees_space=frees_space, wake=wake, sequence=sequence)
+        ticket = self._journal.enqueue(
+            self, records, callback, on_durable, frees_space=frees_space, wake=wake, sequence=sequence
+        )
         self.proposed += len(bodies)
         return ticket
 

@@ -69,6 +69,7 @@ class _Append:
     records: list[hot.Record]
     size: int
     ticket: Ticket
+    on_durable: Callable[[], None] | None
     frees_space: bool
     sequence: int
     """The highest that it gives to messages, 0 for none: above the lease, it is durable before it is acknowledged."""
@@ -175,6 +176,7 @@ class Journal:
         group: Group,
         records: list[hot.Record],
         callback: Callable[[Ticket], None] | None,
+        on_durable: Callable[[], None] | None = None,
         *,
         frees_space: bool = False,
         wake: bool = True,
@@ -197,7 +199,7 @@ class Journal:
         if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
             raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
-        self._queue.append(_Append(group, records, size, ticket, frees_space, sequence, lease))
+        self._queue.append(_Append(group, records, size, ticket, on_durable, frees_space, sequence, lease))
         self._enqueued_count += 1
         self._queue_bytes += size
         if wake:
@@ -293,6 +295,7 @@ class Journal:
         except StorageError as exc:
             self._refuse(batch, exc)
             return
+        self._announce(batch)
         self._complete(part, batch)
 
     def _put(self, part: JournalPart, records: list[hot.Record]) -> list[int]:
@@ -310,6 +313,11 @@ class Journal:
         if part.end - part.durable >= JOURNAL_UNSYNCED_BYTES_MAX:
             self._work.set()
         return offsets
+
+    def _announce(self, batch: _Batch) -> None:
+        for append in batch.appends:
+            if append.on_durable is not None:
+                append.on_durable()
 
     def _complete(self, part: JournalPart, batch: _Batch) -> None:
         """A batch is as durable as was asked for."""
@@ -393,6 +401,8 @@ class Journal:
         part = self.parts.current
         assert part is not None
         is_synced = await self._wait_synced(part)
+        if is_synced:  # who waits hears of it before anything else is done
+            self.run_pass(lambda: self._announce(batch))
         self._under_way = None
         self._is_writing = False
         if is_synced:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -61,6 +62,7 @@ from tnats.limits import (
     STREAM_GATHERED_BYTES,
     STREAM_UNWRITTEN_BYTES_MAX,
 )
+from tnats.records import define
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
@@ -80,6 +82,17 @@ TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 Done = Callable[[Applied | None, StorageError | None], None]
 """What became of an entry: applied, or why not."""
+
+
+@define(eq=False)
+class _Pending:
+    """An entry on its way into the log."""
+
+    entry: Entry
+    size: int
+    done: Done | None
+    is_given_up: bool = False
+    """It was refused, or comes behind one that was."""
 
 
 class StreamService:
@@ -114,7 +127,7 @@ class StreamService:
         self.applied_index = group.last if group is not None else 0
         self._group = group
         self._journal = host.store.journal
-        self._pending: deque[tuple[Entry, int, Done | None]] = deque()
+        self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
         self._pending_msgs = 0
         self._held: deque[tuple[int, list[Reply]]] = deque()
@@ -340,22 +353,30 @@ class StreamService:
     def propose(self, entry: Entry, done: Done | None = None) -> None:
         """Put an entry into the log; it is applied when the log has it."""
         if self._group is None:
+            self._answer(entry)
             self._apply(entry, done)
             return
         body = encode(entry)
         seq = entry.next_seq - 1 if isinstance(entry, Append) and self.config.mirror is None else 0
         if not self._pending and self._group.write_nowait(body, sequence=seq):
             self.applied_index += 1
+            self._answer(entry)
             self._apply(entry, done)
             return
-        self._pending.append((entry, len(body), done))
-        self._pending_bytes += len(body)
+        pending = _Pending(entry, len(body), done)
+        self._pending.append(pending)
+        self._pending_bytes += pending.size
         if isinstance(entry, Append):
             self._pending_msgs += len(entry.messages)
         try:
             frees_space = isinstance(entry, Remove | Purge | Expire)
             self._group.append_nowait(
-                (body,), callback=self._on_ticket, frees_space=frees_space, wake=False, sequence=seq
+                (body,),
+                callback=partial(self._on_ticket, pending),
+                on_durable=partial(self._on_durable, pending),
+                frees_space=frees_space,
+                wake=False,
+                sequence=seq,
             )
         except StorageError as error:
             self._fail_all(error)
@@ -381,22 +402,24 @@ class StreamService:
             await self._journal.flush()  # a sync interval is for messages alone
         return applied
 
-    def _on_ticket(self, ticket: Ticket) -> None:
+    def _on_ticket(self, pending: _Pending, ticket: Ticket) -> None:
         if ticket.error is not None:
             self._fail_all(ticket.error)
-        elif self._pending:
-            entry, size, done = self._pending.popleft()
-            self._pending_bytes -= size
-            if isinstance(entry, Append):
-                self._pending_msgs -= len(entry.messages)
+        elif not pending.is_given_up:
+            self._pending.popleft()
+            self._pending_bytes -= pending.size
+            if isinstance(pending.entry, Append):
+                self._pending_msgs -= len(pending.entry.messages)
             self.applied_index += 1
-            self._apply(entry, done)
+            self._apply(pending.entry, pending.done)
 
     def _fail_all(self, error: StorageError) -> None:
         """Nothing pending will be applied. Where it is not known whether it is stored, publishers hear nothing."""
         if not self._pending:
             return
-        pending, self._pending = self._pending, deque()
+        given_up, self._pending = self._pending, deque()
+        for pending in given_up:
+            pending.is_given_up = True
         self._pending_bytes = self._pending_msgs = 0
         self._held.clear()
         if isinstance(error, StoreFull):
@@ -404,23 +427,31 @@ class StreamService:
             self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
             if not error.may_have_written and not self.config.no_ack:
                 refusal = self.leader.refusal(errors.STORAGE_RESOURCES_EXCEEDED())
-                appends = [entry for entry, _, _ in pending if isinstance(entry, Append)]
+                appends = [one.entry for one in given_up if isinstance(one.entry, Append)]
                 self._client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
         elif self.trouble is None:
             self.trouble = error
             self.host.log.error(f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}")
         self.account.advise(self.leader.reset())
-        for _, _, done in pending:
-            if done is not None:
-                done(None, error)
+        for pending in given_up:
+            if pending.done is not None:
+                pending.done(None, error)
+
+    def _on_durable(self, pending: _Pending) -> None:
+        """The next entry is committed, and applied in a moment: publishers hear of it first."""
+        if not pending.is_given_up:
+            self._answer(pending.entry)
+
+    def _answer(self, entry: Entry) -> None:
+        if isinstance(entry, Append):
+            answers = self.leader.answers(entry)
+            if answers:
+                self._client.publish_all(answers)
 
     def _apply(self, entry: Entry, done: Done | None) -> None:
         applied = self.machine.apply(entry)
         self.leader.applied(entry)
         if isinstance(entry, Append):
-            answers = self.leader.answers(entry)
-            if answers:
-                self._client.publish_all(answers)
             if self._republisher is not None:
                 self._republish(self._republisher, entry, applied)
         elif isinstance(entry, Configure):
