@@ -6,6 +6,7 @@ The page holds its data as JSON and draws itself; it loads nothing. Light or dar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from html import escape
 
@@ -17,6 +18,14 @@ from tnats.limits import SECOND_NS
 
 NOTES_MAX = 20_000
 """Events on one page; a longer run shows its last ones."""
+FEW = 15
+AROUND_MAX = 40
+"""Events beside the chain of causes that are told with it."""
+VALUE = re.compile(r"[cs]\d+-\d+\b")
+"""What workloads write: a violation that names no event names these."""
+LOG_LEVELS = ("[WRN]", "[ERR]", "[FTL]")
+TELLING = ("connect", "disconnect", "subscribe", "unsubscribe", "start", "damage", "failure", "power", "phase")
+"""Kinds of events that help to understand others on their lane."""
 
 
 def page(played: Played, *, token: str, needs: str = "") -> str:
@@ -24,23 +33,27 @@ def page(played: Played, *, token: str, needs: str = "") -> str:
     drill, result = played.drill, played.result
     assert drill is not None
     plan = drill.plan
-    culprit = note_of(played)
+    story = chain_of(played)
     heading = f"{result.scenario}, seed {result.seed}"
     verdict = "everything held" if result.passed else result.rule
     sections = [
         f"<header class='{'good' if result.passed else 'bad'}'><p class=verdict>{escape(verdict)}</p>"
         f"<h1>{escape(heading)}</h1>{paragraph(result.text)}"
         f"<p class=replay><code>tnats sim replay {escape(token)}</code></p></header>",
-        causes(drill, culprit),
+        causes(drill, story),
         TIMELINE,
         faults(drill, needs),
         table("Parameters", [(name, str(value)) for name, value in plan.parameters.items()]),
-        listing(f"Operations ({len(plan.operations)})", [str(operation) for operation in plan.operations]),
+        listing(
+            f"Operations ({len(plan.operations)})",
+            [str(operation) for operation in plan.operations],
+            is_open=len(plan.operations) <= FEW,
+        ),
         table("Seen along the way", [(name, str(count)) for name, count in sorted(result.probes.items())]),
         listing("Server log", [line for node in drill.stage.world.nodes.values() for line in log_of(node.log_lines)]),
         listing("Stack trace", result.trace.splitlines()),
     ]
-    data = json.dumps(data_of(drill, culprit), separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(data_of(drill, story), separators=(",", ":")).replace("<", "\\u003c")
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{escape(verdict)} · {escape(heading)}</title><style>{STYLE}</style>"
@@ -54,9 +67,10 @@ MARKS = (
     ("receive", "received, acknowledged"),
     ("answer", "request answered"),
     ("flush", "round trip"),
-    ("link", "connected"),
-    ("bad", "disconnected, violated"),
-    ("admin", "subscribed"),
+    ("link", "connected, started"),
+    ("net", "nobody knows"),
+    ("bad", "refused, disconnected, violated"),
+    ("admin", "asked, subscribed"),
 )
 BANDS = (("net", "network"), ("proc", "process"), ("disk", "disk"), ("clock", "clock"), ("admin", "administration"))
 
@@ -73,15 +87,21 @@ TIMELINE = (
 )
 
 
-def note_of(played: Played) -> Note | None:
-    """The event that the violation names."""
+def chain_of(played: Played) -> list[Note]:
+    """The events that the violation is about, the most telling one first: the one that it names, and what led there; or
+    all in which the values stand that it names.
+    """
     assert played.drill is not None
+    recording = played.drill.recording
     index = getattr(played.error, "note_index", None)
-    notes = played.drill.recording.notes
-    return notes[index] if index is not None and index < len(notes) else None
+    if index is not None and index < len(recording.notes):
+        return list(recording.chain(recording.notes[index]))
+    values = dict.fromkeys(VALUE.findall(played.result.text))
+    found = [note for note in recording.notes if not values.keys().isdisjoint(VALUE.findall(note.text))]
+    return found[::-1][-FEW:]
 
 
-def data_of(drill: Drill, culprit: Note | None) -> dict[str, object]:
+def data_of(drill: Drill, story: list[Note]) -> dict[str, object]:
     """What the page draws from."""
     notes = drill.recording.notes
     first = max(0, len(notes) - NOTES_MAX)
@@ -89,8 +109,8 @@ def data_of(drill: Drill, culprit: Note | None) -> dict[str, object]:
         "lanes": list(drill.stage.world.nodes),
         "notes": [note.record() for note in notes[first:]],
         "first": first,
-        "culprit": None if culprit is None else culprit.index,
-        "chain": [] if culprit is None else [note.index for note in drill.recording.chain(culprit)],
+        "culprit": story[0].index if story else None,
+        "chain": [note.index for note in story],
         "end": drill.stage.world.now_ns(),
     }
 
@@ -99,35 +119,64 @@ def seconds(time_ns: int) -> str:
     return f"{time_ns / SECOND_NS:.6f} s"
 
 
-def causes(drill: Drill, culprit: Note | None) -> str:
-    """From the violating event back to where it came from, with the faults in force, oldest first."""
-    if culprit is None:
+def causes(drill: Drill, story: list[Note]) -> str:
+    """From the violating event back to where it came from, with the faults in force and what the server logged, oldest
+    first.
+    """
+    if not story:
         return ""
-    chain = list(drill.recording.chain(culprit))
-    lanes = {note.lane for note in chain} | {"server"}
-    since_ns = chain[-1].time_ns - SECOND_NS
-    around = [note for note in drill.recording.notes if is_telling(note, lanes) and in_force(note, since_ns, culprit)]
-    told = sorted({note.index: note for note in [*chain, *around[-40:]]}.values(), key=lambda note: note.index)
-    rows = "".join(
-        f"<li class='{'culprit' if note is culprit else 'cause' if note in chain else 'around'}' "
-        f"data-note={note.index}><time>{seconds(note.time_ns)}</time><b>{escape(note.lane)}</b> "
-        f"{escape(note.kind)} <span>{escape(note.text)}</span></li>"
+    lanes = {note.lane for note in story} | {"server"}
+    first, last = min(story, key=lambda note: note.index), max(story, key=lambda note: note.index)
+    since_ns = first.time_ns - SECOND_NS
+    around = [note for note in drill.recording.notes if is_telling(note, lanes) and in_force(note, since_ns, last)]
+    told = {note.index: note for note in [*story, *around[-AROUND_MAX:]]}.values()
+    rows = [
+        (
+            note.time_ns,
+            note.index,
+            f"<li class='{'culprit' if note is story[0] else 'cause' if note in story else 'around'}' "
+            f"data-note={note.index}><time>{seconds(note.time_ns)}</time><b>{escape(note.lane)}</b> "
+            f"{escape(note.kind)} <span>{escape(note.text)}</span></li>",
+        )
         for note in told
-    )
-    return f"<section><h2>How it came about</h2><ol class=chain>{rows}</ol></section>"
+    ]
+    logged = [
+        (
+            time_ns,
+            -1,
+            f"<li class=log><time>{seconds(time_ns)}</time><b>server</b> log <span>{escape(line)}</span></li>",
+        )
+        for time_ns, line in logged_by(drill, since_ns, last.time_ns)
+    ]
+    body = "".join(row for _, _, row in sorted([*rows, *logged], key=lambda each: each[:2]))
+    return f"<section><h2>How it came about</h2><ol class=chain>{body}</ol></section>"
+
+
+def logged_by(drill: Drill, since_ns: int, until_ns: int) -> list[tuple[int, str]]:
+    """What the server warned of in this time, and a little of what came later: time, and the line from its level
+    on; the same text once.
+    """
+    server = drill.stage.world.nodes.get("server")
+    found: dict[str, int] = {}
+    for time_ns, line in server.log_lines if server is not None else ():
+        if since_ns <= time_ns and any(level in line for level in LOG_LEVELS):
+            found.setdefault(line[line.index("[", 1) :], time_ns)
+    before = [(time_ns, text) for text, time_ns in found.items() if time_ns <= until_ns]
+    after = [(time_ns, text) for text, time_ns in found.items() if time_ns > until_ns]
+    return [*before[-AROUND_MAX:], *after[: FEW // 3]]
 
 
 def is_telling(note: Note, lanes: set[str]) -> bool:
     """Whether an event beside the chain helps to understand it."""
     if note.kind == "fault":
         return bool(lanes & set(note.targets))
-    return note.lane in lanes and note.kind in ("connect", "disconnect", "subscribe", "unsubscribe", "start", "damage")
+    return note.lane in lanes and note.kind in TELLING
 
 
-def in_force(note: Note, since_ns: int, culprit: Note) -> bool:
-    """Whether an event, or what it began, falls between `since_ns` and the violation."""
+def in_force(note: Note, since_ns: int, last: Note) -> bool:
+    """Whether an event, or what it began, falls between `since_ns` and the last event of the chain."""
     end_ns = note.until_ns if note.until_ns is not None else note.time_ns
-    return note.index < culprit.index and end_ns >= since_ns
+    return note.index < last.index and end_ns >= since_ns
 
 
 def faults(drill: Drill, needs: str) -> str:
@@ -152,9 +201,10 @@ def table(title: str, rows: list[tuple[str, str]]) -> str:
     return f"<details><summary>{escape(title)}</summary><table>{body}</table></details>" if rows else ""
 
 
-def listing(title: str, lines: list[str]) -> str:
+def listing(title: str, lines: list[str], *, is_open: bool = False) -> str:
     body = "\n".join(map(escape, lines))
-    return f"<details><summary>{escape(title)}</summary><pre>{body}</pre></details>" if lines else ""
+    opening = "<details open>" if is_open else "<details>"
+    return f"{opening}<summary>{escape(title)}</summary><pre>{body}</pre></details>" if lines else ""
 
 
 def log_of(lines: object) -> Iterator[str]:

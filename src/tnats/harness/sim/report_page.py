@@ -39,6 +39,7 @@ svg text { fill: var(--ink) } svg text.dim { fill: var(--dim) }
   background: var(--line) }
 .chain .cause, .chain .culprit { color: var(--ink) } .chain .cause::before { background: var(--publish) }
 .chain .culprit { font-weight: 600 } .chain .culprit::before { background: var(--bad) }
+.chain .log span { font: 12.5px/1.55 ui-monospace, monospace; overflow-wrap: anywhere } .chain .log { cursor: default }
 .chain time { display: inline-block; width: 12ch; margin-right: 12px; color: var(--dim); font-weight: 400 }
 .chain b { display: inline-block; min-width: 64px }
 table { border-collapse: collapse } td, th { padding: 3px 18px 3px 0; text-align: left; vertical-align: top;
@@ -61,7 +62,8 @@ for (const note of notes)
   if (note.cause != null) effects.set(note.cause, (effects.get(note.cause) || []).concat(note));
 const laneOf = new Map(data.lanes.map((name, place) => [name, place]));
 const colour = {publish: "--publish", receive: "--receive", flush: "--flush", flushed: "--flush", answer: "--answer",
-  connect: "--link", disconnect: "--bad", start: "--good", damage: "--disk", refused: "--bad",
+  connect: "--link", disconnect: "--bad", start: "--link", damage: "--disk", power: "--disk", failure: "--bad",
+  refused: "--bad", unknown: "--net",
   subscribe: "--admin", unsubscribe: "--admin", append: "--publish", ack: "--receive", fault: "--net"};
 const area = {N: "--net", P: "--proc", D: "--disk", T: "--clock", O: "--admin"};
 let view, picked = data.culprit == null ? new Set() : new Set(data.chain), width = 1000;
@@ -101,7 +103,7 @@ function ticks(svg, height) {
   const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough);
   for (let v = Math.ceil(view[0] / step) * step; v <= view[1]; v += step) {
     if (v < 0) continue;
-    element(svg, "line", {x1: x(v), x2: x(v), y1: TOP - 6, y2: height - 8, stroke: css("--line")});
+    element(svg, "line", {x1: x(v), x2: x(v), y1: TOP - 6, y2: height - 20, stroke: css("--line")});
     const digits = Math.max(0, Math.min(6, 9 - Math.floor(Math.log10(step))));
     element(svg, "text", {x: x(v), y: 16, "text-anchor": "middle", class: "dim"},
       order.checked ? v : (v / 1e9).toFixed(digits) + " s");
@@ -112,16 +114,17 @@ function band(svg, note, lane) {
   const until = note.until_ns ?? note.time_ns;
   const from = Math.max(LEFT, x(value(note))), to = Math.min(width - RIGHT, x(valueOfTime(until)));
   if (to < LEFT || from > width - RIGHT) return;
-  const kind = note.text.split(" ").find(word => /^[NPDTO]_/.test(word)) || "N_";
+  const kind = note.text.split(" ").find(word => /^[NPDTO]_/.test(word)) || "N_", number = note.text.split(" ")[0];
   const shape = element(svg, "rect", {x: from, y: y(lane) - LANE / 2 + 3, width: Math.max(3, to - from),
     height: LANE - 6, rx: 3, fill: css(area[kind[0]]), "fill-opacity": 0.2, stroke: css(area[kind[0]]),
     "stroke-opacity": 0.55});
   element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(until));
-  const end = from + 4 + kind.length * 6;  // a name that another one covers is in the tip alone
-  if (to < end || from < (named.get(lane) ?? 0)) return;
-  named.set(lane, end);
+  // The whole name where it fits, its number where that fits, else what another one covers is in the tip alone.
+  const name = [`${number} ${kind}`, number].find(text => from + 4 + text.length * 6 <= to);
+  if (name == null || from < (named.get(lane) ?? 0)) return;
+  named.set(lane, from + 4 + name.length * 6);
   element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
-    style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, kind);
+    style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, name);
 }
 function arrow(svg, from, to, strong) {
   if (from == null || to == null || from.lane === to.lane && from.kind === "flush") return;
@@ -134,7 +137,7 @@ function arrow(svg, from, to, strong) {
 }
 function draw() {
   width = chart.clientWidth || 1000;
-  const height = TOP + data.lanes.length * LANE + 12;
+  const height = TOP + data.lanes.length * LANE + 24;
   chart.textContent = "";
   const svg = element(chart, "svg", {viewBox: `0 0 ${width} ${height}`, height});
   const head = element(element(svg, "defs", {}), "marker", {id: "head", viewBox: "0 0 8 8", refX: 8, refY: 4,
@@ -146,16 +149,17 @@ function draw() {
   }
   named.clear();
   for (const note of notes) if (note.kind === "fault") for (const lane of note.targets || []) band(svg, note, lane);
-  const phases = notes.filter(note => note.kind === "phase");
-  for (const [number, note] of phases.entries()) {
+  let captionEnd = 0;  // captions of phases that would cover each other stand in two rows
+  for (const note of notes) {
     const at = x(value(note));
-    if (at < LEFT || at > width) continue;
-    element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 8, stroke: css("--dim"),
+    if (note.kind !== "phase" || at < LEFT || at > width) continue;
+    element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 20, stroke: css("--dim"),
       "stroke-dasharray": "3 3"});
-    const late = at > width - 140, next = phases[number + 1];
-    if (next && !late && x(value(next)) - at < note.text.length * 5.5 + 8) continue;
-    element(svg, "text", {x: late ? at - 4 : at + 4, y: height - 2, class: "dim", style: "font-size:10px",
-      "text-anchor": late ? "end" : "start"}, note.text);
+    const late = at > width - 140, size = note.text.length * 5.5;
+    const start = late ? at - 4 - size : at + 4, isCovered = start < captionEnd;
+    captionEnd = Math.max(captionEnd, start + size + 8);
+    element(svg, "text", {x: late ? at - 4 : at + 4, y: height - (isCovered ? 2 : 12), class: "dim",
+      style: "font-size:10px", "text-anchor": late ? "end" : "start"}, note.text);
   }
   const drawn = new Map();
   if (arrows.checked)
