@@ -398,3 +398,25 @@ def test_a_disk_that_refuses_is_told_to_publishers(code: int) -> None:
             assert answer == {"stream": "S", "seq": 6}
 
     play(1, scene).unwrap()
+
+
+@pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_msgs_per_subject": 1}, {"max_bytes": 150}])
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_what_a_limit_took_stays_away_when_it_is_lifted(limit: dict[str, int], is_checkpointed: bool) -> None:
+    """A start goes by the limits that held when each message came, not by those that hold now."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {**STREAM, **limit})
+            for number in range(9):
+                await publish(client, f"s.{number % 2}", b"%d" % number)
+            if is_checkpointed:
+                await checkpoint(stage)
+            await call(client, "STREAM.UPDATE.S", STREAM)
+            await publish(client, "s.2", b"new")
+            before = await content(client, 1, 10)
+            assert 3 <= len(before) < 6
+            await stage.restart()
+            assert await content(client, 1, 10) == before
+
+    play(1, scene).unwrap()

@@ -24,7 +24,7 @@ from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.service import StreamService
 from tnats.storage.errors import StorageError
-from tnats.storage.index import LOST
+from tnats.storage.index_columns import LOST
 from tnats.storage.memory_log import MemoryLog
 from tnats.storage.record import Finding
 from tnats.storage.stream_checkpoint import NOTE
@@ -52,7 +52,8 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     if note.machine:
         await _restore(machine, store, note.machine)
     gathered = PlainAppends()
-    for entry in await commit.replay():
+    replayed = await commit.replay()
+    for entry in replayed:
         if entry.body is not None and machine.is_unlimited:
             if gathered.add(entry.body, store.last_seq + 1):
                 continue
@@ -82,7 +83,9 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     log.is_packing = machine.config.compression == Compression.S2
     service = StreamService(host, account, record, machine, store, group)
     host.store.own(record.group, service.checkpoint)
-    if machine.config != record.config:  # the catalogue is ahead: power was lost in the middle of an update
+    # A log begins with the configuration under which its entries were made: by a later one, others would have gone. The
+    # catalogue is ahead of it where the server ended in the middle of an update.
+    if machine.config != record.config or not (extra or replayed):
         service.propose(Configure(encode_config(record.config)))
     service.lost = log.index.absent(log.index.start, log.index.last, LOST) + passed_over
     _report(host, service, log)
