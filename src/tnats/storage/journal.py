@@ -505,8 +505,6 @@ class Journal:
         except StoreFull:
             if self.was_empty:
                 raise
-            return
-        await self.parts.trim()
 
     async def _roll(self, size: int) -> JournalPart:
         """Begin a new part with room for `size` bytes. Raises StoreFull, StoreFrozen."""

@@ -27,7 +27,7 @@ import trio
 
 from tnats.limits import LEASE_SEQUENCES_MAX, SECOND_NS
 from tnats.records import define, frozen
-from tnats.runtime.api import Clock, DirectoryLock, Disk
+from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.encryption import Encryption
 from tnats.storage.errors import LogRemoved, StorageError, StoreFrozen
@@ -259,6 +259,8 @@ class Store:
         self.journal.close()
 
     async def _keep_short(self) -> None:
+        with suppress(DiskError):  # it is only about room, and the next start tries again
+            await self.journal.parts.trim()
         while True:
             await self.journal.wait_rolled()
             try:
