@@ -20,7 +20,7 @@ from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.encryption import Cipher, Encryption, make_keys
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull
-from tnats.storage.index import LOST, REMOVED
+from tnats.storage.index_columns import LOST, REMOVED
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.journal_open import open_journal
 from tnats.storage.memory_log import MemoryLog

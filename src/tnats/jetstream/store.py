@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from tnats.limits import MIB
-from tnats.storage.index import PLACE_MIN, SubjectFilter
+from tnats.storage.index_columns import PLACE_MIN
+from tnats.storage.index_subjects import SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog, Stored
 from tnats.storage.message_run import MessageRun
 from tnats.storage.stream_log import StreamLog

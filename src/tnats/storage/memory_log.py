@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from tnats.errors import InvariantBroken
 from tnats.storage.errors import DataDamaged, StorageError
-from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import LOST, PLACE_MIN
 from tnats.storage.message_log import Content, Message, Stored
 from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding

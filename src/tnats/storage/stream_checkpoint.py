@@ -20,7 +20,8 @@ from tnats.limits import STREAM_REWRITE_BYTES_MAX
 from tnats.runtime.api import DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
-from tnats.storage.index import REMOVED, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import REMOVED
 from tnats.storage.stream_files import StreamFiles
 from tnats.storage.stream_reader import StreamReader
 from tnats.storage.stream_rewrite import Rewrite

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Sequence
 
 from tnats.records import define
 from tnats.storage.errors import StorageError
-from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import LOST, PLACE_MIN, REMOVED
 from tnats.storage.message_log import Content, Message, Stored
 from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.storage.record import Finding

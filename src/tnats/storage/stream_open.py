@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.index import LOST, MAX, MessageIndex
+from tnats.storage.index import MAX, MessageIndex
+from tnats.storage.index_columns import LOST
 from tnats.storage.record import Finding
 from tnats.storage.segment import SegmentHeader
 from tnats.storage.stream_checkpoint import NOTE

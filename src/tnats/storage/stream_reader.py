@@ -13,7 +13,8 @@ from tnats.runtime.api import DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import DataDamaged
 from tnats.storage.held import HeldMessages
-from tnats.storage.index import LOST, PLACE_MIN, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import LOST, PLACE_MIN
 from tnats.storage.message_log import Message, Stored
 from tnats.storage.record import Finding
 from tnats.storage.stream_files import StreamFiles

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from array import array
 
-from tnats.storage.index import LOST, PLACE_MIN, REMOVED, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import LOST, PLACE_MIN, REMOVED
 from tnats.storage.record import Finding
 from tnats.storage.stream_files import StreamFiles
 

@@ -19,7 +19,8 @@ import trio
 from tnats.records import define
 from tnats.runtime.api import Disk, DiskError
 from tnats.storage import hot, record, segment
-from tnats.storage.index import REMOVED, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import REMOVED
 from tnats.storage.packing import Packer, dictionary_of
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader

@@ -14,7 +14,8 @@ import trio
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import LogRemoved, StorageError, StoreFull
 from tnats.storage.held import HeldMessages
-from tnats.storage.index import PLACE_MIN, MessageIndex
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import PLACE_MIN
 from tnats.storage.stream_files import StreamFiles
 
 SIZE_SLACK = 48

@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from tnats.storage.index import CHUNK_SIZE, LOST, PLACE_MIN, REMOVED, MessageIndex, SubjectState
+from tnats.storage.index import MessageIndex
+from tnats.storage.index_columns import CHUNK_SIZE, LOST, PLACE_MIN, REMOVED
+from tnats.storage.index_subjects import SubjectState
 
 
 class Model:
@@ -61,8 +63,9 @@ def compare(index: MessageIndex, model: Model, rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_index_answers_like_a_dictionary(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Appending, removing, skipping, losing, finding again and cutting the front, over many small chunks."""
-    monkeypatch.setattr("tnats.storage.index.CHUNK_BITS", 4)
-    monkeypatch.setattr("tnats.storage.index.CHUNK_SIZE", 16)
+    for module in ("index", "index_columns", "index_subjects"):
+        monkeypatch.setattr(f"tnats.storage.{module}.CHUNK_BITS", 4)
+        monkeypatch.setattr(f"tnats.storage.{module}.CHUNK_SIZE", 16)
     rng = random.Random(seed)
     start = rng.choice((1, 1, 40, 10**12))
     index, model = MessageIndex(start), Model(start)

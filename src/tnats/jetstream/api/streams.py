@@ -42,7 +42,7 @@ from tnats.jetstream.stream.service import StreamService
 from tnats.jetstream.usage import account_usage
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
-from tnats.storage.index import REMOVED
+from tnats.storage.index_columns import REMOVED
 from tnats.subjects.tokens import is_valid_subject, subjects_overlap, to_bytes, to_text
 
 LOST_SEQUENCES_MAX = 10_000
