@@ -138,9 +138,10 @@ DELIVERIES_PER_FEED_MAX = 65_536
 """After so many deliveries (or as much other work) for one connection the others get their turn: a few milliseconds
 of deliveries, some tens of milliseconds of subscriptions."""
 
-SLOW_WORK = 64
+SLOW_WORK = 256
 """What the interpreter does for one operation (control lines, subjects not known yet, what the client is told of its
-publishes) counts as so many deliveries, which take as long (5 to 8 us)."""
+publishes) counts as so many deliveries: it takes as long as 64 of them, or as several hundred where a line is logged.
+"""
 
 CONTROL_LINE_BYTES_MAX = 128 * KIB
 """A larger `max_control_line` is cut down to this: half the read buffer, so that a line always fits."""
