@@ -27,8 +27,7 @@ The host runs `run` in its nursery, ends it with `close`, and calls `release` af
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import attrs
@@ -37,17 +36,17 @@ import trio
 from tnats.limits import (
     JOURNAL_BATCH_BYTES_MAX,
     JOURNAL_PART_BYTES_MAX,
-    JOURNAL_QUEUE_BYTES_MAX,
     JOURNAL_UNSYNCED_BYTES_MAX,
 )
 from tnats.records import define
 from tnats.runtime.api import Buffer, Clock, DiskError
 from tnats.storage import hot, record
-from tnats.storage.errors import NO_SPACE, LogRemoved, StorageError, StoreBusy, StoreFrozen, StoreFull
+from tnats.storage.errors import NO_SPACE, LogRemoved, StorageError, StoreFrozen, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.storage.group_table import GroupTable
 from tnats.storage.journal_part import JournalPart
 from tnats.storage.journal_parts import JournalParts
+from tnats.storage.journal_queue import Append, AppendQueue, Batch
 from tnats.storage.recover import PartSummary, Recovery
 
 RECORD_BYTES_MORE_MAX = hot.HEADER_SIZE + 8
@@ -59,37 +58,6 @@ class JournalOptions:
     part_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=attrs.validators.le(JOURNAL_PART_BYTES_MAX))
     sync_interval_ns: int = 0
     """0: entries are acknowledged when durable. Otherwise at once, and power loss may take the last interval."""
-
-
-@define(eq=False)
-class _Append:
-    """What one call of `enqueue` put in line."""
-
-    group: Group
-    records: list[hot.Record]
-    size: int
-    ticket: Ticket
-    on_durable: Callable[[], None] | None
-    frees_space: bool
-    sequence: int
-    """The highest that it gives to messages, 0 for none: above the lease, it is durable before it is acknowledged."""
-    lease: int
-    """The group's lease once this is durable; 0: as it is."""
-
-
-@define(eq=False)
-class _Batch:
-    """What is written and synced in one go."""
-
-    appends: list[_Append]
-    size: int
-    records: list[hot.Record]
-    offsets: list[int] = attrs.field(factory=list)
-    """Where the records stand, once they are written."""
-
-    @property
-    def frees_space(self) -> bool:
-        return all(append.frees_space for append in self.appends)
 
 
 class Journal:
@@ -113,20 +81,19 @@ class Journal:
         """Why the last write that may not use the reserve was refused."""
         self._filled = trio.Event()
         self._rolled = trio.Event()
-        self._queue: deque[_Append] = deque()
-        self._queue_bytes = 0
+        self._queue = AppendQueue()
         self._work = trio.Event()
         self._closing = False
         self._is_writing = False
         """A batch is on its way: nothing may be written before it."""
-        self._under_way: _Batch | None = None
+        self._under_way: Batch | None = None
         """Written, and its sync is begun."""
-        self._leases: list[_Append] = []
+        self._leases: list[Append] = []
         """Extensions that are written, and not yet on their way to being durable."""
-        self._leases_syncing: list[_Append] = []
+        self._leases_syncing: list[Append] = []
         self._batch_count = 0
         """How many appends the last batch was of."""
-        self._enqueued_count = self._ended_count = 0
+        self._ended_count = 0
         """Of all appends that were ever put in line."""
         self._sync_at_ns = 0
         """When the first unsynced entry must be durable, with a sync interval."""
@@ -187,7 +154,7 @@ class Journal:
 
         Of a group that takes leases: the highest `sequence` that they use, or the `lease` that they extend it to.
 
-        Raises StoreFrozen, StoreBusy, LogRemoved.
+        Raises StoreFrozen, LogRemoved.
         """
         if self.frozen is not None:
             raise self.frozen
@@ -196,12 +163,8 @@ class Journal:
         size = 0
         for _, _, _, _, key, head, body in records:
             size += len(key) + len(head) + len(body) + self._bytes_more_max
-        if self._queue and self._queue_bytes + size > JOURNAL_QUEUE_BYTES_MAX:
-            raise StoreBusy(f"{self._queue_bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
         ticket = Ticket(callback)
-        self._queue.append(_Append(group, records, size, ticket, on_durable, frees_space, sequence, lease))
-        self._enqueued_count += 1
-        self._queue_bytes += size
+        self._queue.put(Append(group, records, size, ticket, on_durable, frees_space, sequence, lease))
         if wake:
             self._work.set()
         return ticket
@@ -219,8 +182,8 @@ class Journal:
             or part is None
             or self.frozen is not None
             or self._closing
-            or self._queue_bytes > min(JOURNAL_BATCH_BYTES_MAX, part.room(may_use_reserve=False))
-            or (self._is_beyond_lease(self._queue) if interval_ns else self._batch_count > 1)
+            or self._queue.bytes > min(JOURNAL_BATCH_BYTES_MAX, part.room(may_use_reserve=False))
+            or (self._queue.is_beyond_lease if interval_ns else self._batch_count > 1)
         ):
             self._work.set()
             return
@@ -258,36 +221,24 @@ class Journal:
         group.proposed = index
         return True
 
-    def _take_batch(self) -> _Batch:
-        appends: list[_Append] = []
-        records: list[hot.Record] = []
-        size = 0
-        while self._queue and (not appends or size + self._queue[0].size <= JOURNAL_BATCH_BYTES_MAX):
-            append = self._queue.popleft()
-            size += append.size
-            records += append.records
-            appends.append(append)
-        self._queue_bytes -= size
-        self._batch_count = len(appends)
-        return _Batch(appends, size, records)
+    def _take_batch(self) -> Batch:
+        batch = self._queue.take()
+        self._batch_count = len(batch.appends)
+        return batch
 
     @property
     def grants_leases(self) -> bool:
         """Whether sequences may be used that a loss of power can take the knowledge of."""
         return self._options.sync_interval_ns > 0
 
-    def _is_beyond_lease(self, appends: Iterable[_Append]) -> bool:
-        return any(append.sequence > append.group.state.leased for append in appends)
-
-    def _write(self, part: JournalPart, batch: _Batch) -> None:
+    def _write(self, part: JournalPart, batch: Batch) -> None:
         """Write a batch for which there is room. It is done if it need not be durable, else its sync is begun."""
         try:
             batch.offsets = self._put(part, batch.records)
-            extensions = [append for append in batch.appends if append.lease]
-            if extensions:
-                self._leases += extensions
+            if batch.extensions:
+                self._leases += batch.extensions
                 self._work.set()
-            if not self.grants_leases or self._is_beyond_lease(batch.appends):
+            if not self.grants_leases or batch.is_beyond_lease:
                 self._begin_sync(part)
                 self._under_way = batch
                 self._is_writing = True
@@ -314,12 +265,12 @@ class Journal:
             self._work.set()
         return offsets
 
-    def _announce(self, batch: _Batch) -> None:
+    def _announce(self, batch: Batch) -> None:
         for append in batch.appends:
             if append.on_durable is not None:
                 append.on_durable()
 
-    def _complete(self, part: JournalPart, batch: _Batch) -> None:
+    def _complete(self, part: JournalPart, batch: Batch) -> None:
         """A batch is as durable as was asked for."""
         if not batch.frees_space:
             self.full = None
@@ -328,16 +279,14 @@ class Journal:
         for append in batch.appends:
             append.ticket.resolve()
 
-    def _refuse(self, batch: _Batch, error: StorageError) -> None:
+    def _refuse(self, batch: Batch, error: StorageError) -> None:
         """Refuse a batch and everything behind it, whose indexes rest on it."""
         if isinstance(error, StoreFull):
             self.full = error
             self._filled.set()
             if not batch.frees_space:
                 self._rolled.set()  # a checkpoint may make room
-        refused = [*batch.appends, *self._queue]
-        self._queue.clear()
-        self._queue_bytes = 0
+        refused = [*batch.appends, *self._queue.take_all()]
         self._ended_count += len(refused)
         for append in refused:
             append.group.refused()
@@ -397,7 +346,7 @@ class Journal:
                 await trio.lowlevel.checkpoint()
         self._is_writing = self._under_way is not None
 
-    async def _end_batch(self, batch: _Batch) -> None:
+    async def _end_batch(self, batch: Batch) -> None:
         part = self.parts.current
         assert part is not None
         is_synced = await self._wait_synced(part)
@@ -466,8 +415,8 @@ class Journal:
 
         What is appended meanwhile is not waited for: there may be no end to that.
         """
-        enqueued_count = self._enqueued_count
-        await self._wait_until(lambda: self._ended_count >= enqueued_count)
+        put_count = self._queue.put_count
+        await self._wait_until(lambda: self._ended_count >= put_count)
         part = self.parts.current
         if part is not None:
             end = part.end
