@@ -320,14 +320,14 @@ class Store:
                 return
             await self._note_used()  # behind the release: on a full disk that is what makes room
 
-    async def _note_used(self, *, is_end: bool = False) -> None:
-        """Keep the spare copy of used sequences up to what is durable: at a clean end that is all."""
+    async def _note_used(self, *, is_all: bool = False) -> None:
+        """Keep the spare copy of used sequences up to what is durable; `is_all`: up to all that streams have used."""
         used = {}
         for group in self.journal.groups:
             number = group.state.number
             last = self._used.last(group.name, number)
             stream = self._streams.get(group.name)
-            if stream is not None and is_end:
+            if stream is not None and is_all:
                 last = max(last, stream.log.index.last)
             elif stream is not None and group.note:
                 last = max(last, NOTE.unpack_from(group.note)[1])
@@ -341,6 +341,8 @@ class Store:
         """
         self._is_settled = True
         self.journal.parts.end_recovery()
+        if self._is_damaged():  # what was passed over for it must be known when there is more
+            await self._note_used(is_all=True)
         if is_accounted:
             await self._marker.account()
 
@@ -355,6 +357,6 @@ class Store:
         )
         self.journal.parts.close()
         if clean:
-            await self._note_used(is_end=True)
+            await self._note_used(is_all=True)
             await self._marker.write(is_clean=True)
         self._lock.release()
