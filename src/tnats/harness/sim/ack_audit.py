@@ -3,6 +3,7 @@
 Property: in a server that acknowledges what is synced, the message of every acknowledgement is on the medium, in a file
 whose name is, when the bytes of the acknowledgement are handed to the kernel. No fault is needed to see it broken.
 Method: the disk is cloned and crashed without mercy; then the message's own bytes are looked for in the store's files.
+An acknowledgement may leave before the message is applied, which is when its bytes are known: the clone waits for them.
 Cost: one copy-on-write clone and a search through the store's files for each acknowledgement.
 Source: the contract's K2; Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, asks it offline.
 """
@@ -19,6 +20,8 @@ from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 
 ACK = re.compile(rb'\{"stream":"(\w+)", ?"seq":(\d+)(?=[,}])')
 FILES = ("*/journal/*", "*/streams/*")
+WAITING_MAX = 20
+"""Acknowledgements whose message is not known yet; the oldest ones are let go of (their messages may be removed)."""
 
 
 class AckAudit:
@@ -33,28 +36,34 @@ class AckAudit:
         self._rng = rng
         self._content_of = content_of
         self._known: dict[tuple[str, int], None] = {}
+        self._waiting: dict[tuple[str, int], DiskImage] = {}
+        """What would have been left when they were acknowledged."""
 
     def on_write(self, data: bytes) -> None:
         """The server writes to a client (`Host.on_write`)."""
-        if b'"seq":' not in data:
-            return
-        wanted: dict[tuple[str, int], bytes] = {}
-        for found in ACK.finditer(data):
-            place = found[1].decode(), int(found[2])
-            content = self._content_of(*place) if place not in self._known else None
-            if content is not None:
-                wanted[place] = content
-        if not wanted:
-            return
-        image = self._drive.image.clone()
-        image.crash(CrashPolicy.STRICT, self._rng)
-        files = list(durable_files(image))
-        for place, content in wanted.items():
+        if b'"seq":' in data:
+            places = dict.fromkeys((found[1].decode(), int(found[2])) for found in ACK.finditer(data))
+            new = [place for place in places if place not in self._known]
+            if new:
+                image = self._drive.image.clone()
+                image.crash(CrashPolicy.STRICT, self._rng)
+                self._known.update(dict.fromkeys(new))
+                self._waiting.update(dict.fromkeys(new, image))
+        self.look()
+
+    def look(self) -> None:
+        """Judge the acknowledgements whose messages are known by now."""
+        for place, image in list(self._waiting.items()):
+            content = self._content_of(*place)
+            if content is None:
+                continue
+            del self._waiting[place]
             self.audited_count += 1
-            self._known[place] = None
-            if not any(content in file for file in files):
+            if not any(content in file for file in durable_files(image)):
                 stream, seq = place
                 self.volatile.append(f"{stream} acknowledged {seq}, and a loss of power would have taken it")
+        for place in list(self._waiting)[:-WAITING_MAX]:
+            del self._waiting[place]
 
 
 def durable_files(image: DiskImage) -> Iterator[bytes]:
