@@ -22,14 +22,17 @@ from tnats.client.table import SubscriptionTable
 from tnats.runtime.api import Buffer, DiskError
 from tnats.runtime.sim.conn import SimConn
 from tnats.runtime.sim.disk import SimDisk
+from tnats.storage import segment
 from tnats.storage import store as store_module
 from tnats.storage.commit_log import LocalLog
+from tnats.storage.errors import DataDamaged
 from tnats.storage.group import Ticket
 from tnats.storage.hot import Record
 from tnats.storage.journal import Journal
 from tnats.storage.journal_part import JournalPart
 from tnats.storage.segment import pack
 from tnats.storage.store import Store
+from tnats.storage.stream_log import StreamLog
 
 Patch = tuple[object, str, object]
 
@@ -207,6 +210,40 @@ async def release_first(self: Any, journal: Journal) -> None:
         await self.commit.checkpointed(applied, self.commit.note).wait()
 
 
+def scan_to_the_first_hole(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Takes a record that does not fit for the end of what was written."""
+
+    def scan(*arguments: Any, **keywords: Any) -> Any:
+        found = original(*arguments, **keywords)
+        if found.holes:
+            found.end = found.holes[0][0]
+            found.records = [each for each in found.records if each[0] < found.end]
+            found.holes, found.clean = [], True
+        return found
+
+    return scan
+
+
+def promise_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def read_promise(*arguments: Any) -> Any:
+        _, is_readable, findings = original(*arguments)
+        return segment.DATA_START, is_readable, findings
+
+    return read_promise
+
+
+def lost_is_absent(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Answers for what cannot be read as for what is not there, and tells nobody."""
+
+    def load_nowait(self: StreamLog, sequence: int) -> Any:
+        try:
+            return original(self, sequence)
+        except DataDamaged:
+            raise KeyError(sequence) from None
+
+    return load_nowait
+
+
 PLANTED = (
     Planted("delivers twice now and then", "core", 5, ("C32 duplicate",), every(40, lambda data: data * 2)),
     Planted(
@@ -321,6 +358,23 @@ PLANTED = (
         20,
         ("C1 acked", "C2 reused", "C33 alarm", "C13 risen"),
         lambda: [(JournalPart, "write", ignore_write_errors), (JournalPart, "_promise", no_promise)],
+    ),
+    Planted(
+        "the journal is cut at the first bad checksum",
+        "jetstream_damage",
+        20,
+        ("C1 acked", "C2 reused", "LIVE halt"),
+        lambda: [
+            (segment, "scan", scan_to_the_first_hole(segment.scan)),
+            (segment, "read_promise", promise_nothing(segment.read_promise)),
+        ],
+    ),
+    Planted(
+        "what cannot be read is skipped",
+        "jetstream_damage",
+        20,
+        ("C1 acked",),
+        lambda: [(StreamLog, "load_nowait", lost_is_absent(StreamLog.load_nowait))],
     ),
     Planted(
         "damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.harness.sim.planted import PLANTED, Planted
+from tests.unit.harness.sim.planted_found import PLANTED_FOUND
 from tests.unit.harness.sim.planted_jetstream import PLANTED_JETSTREAM
 
 from tnats.harness.catalogue import load_scenario
@@ -17,7 +18,7 @@ from tnats.harness.sim.run import run_plan, run_seed
 from tnats.harness.sim.shrink import Shrinker
 
 SCENARIOS = Path(__file__).parents[4] / "simulations"
-ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM)
+ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM, *PLANTED_FOUND)
 CORPUS = files.corpus(SCENARIOS)
 
 
@@ -40,6 +41,7 @@ RARE_SEEDS = 40
     [
         pytest.param(bug, id=bug.name, marks=[pytest.mark.slow] if bug.seeds >= RARE_SEEDS else [])
         for bug in ALL_PLANTED
+        if bug.seeds
     ],
 )
 def test_a_planted_bug_is_found(bug: Planted) -> None:

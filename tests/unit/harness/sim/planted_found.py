@@ -1,0 +1,151 @@
+"""What the drills found in earlier states of this code, planted again: each has an entry in the corpus that finds it.
+
+`seeds` 0: the entry alone is asked for, since the fault is too rare for a search in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.harness.sim.planted import Planted
+
+from tnats.client import ClientError
+from tnats.client.jetstream.delivery import Delivery
+from tnats.client.jetstream.errors import OUTAGE, ConsumerNotFound
+from tnats.client.jetstream.ordered import OrderedMessages
+from tnats.client.object_store.store import ObjectStore
+from tnats.jetstream import service as jetstream_service
+from tnats.jetstream.api.direct import DirectGets
+from tnats.limits import CLIENT_PRESENT_LOOK_NS
+from tnats.runtime.api import DiskError
+from tnats.storage.group_table import GroupTable
+from tnats.storage.journal import Journal
+from tnats.storage.store import Store
+
+Method = Callable[..., Any]
+
+
+def begins_as_before(original: Method) -> Method:
+    """Takes another consumer that begins anew for the one that was lost before it delivered anything."""
+
+    async def create(self: OrderedMessages) -> None:
+        goes_on, count = self._next_stream_sequence, self.pending_count
+        await original(self)
+        if self._serial > 1 and not goes_on:
+            self.pending_count = count
+        if not goes_on:
+            self._next_stream_sequence = 0
+
+    return create
+
+
+async def waits_for_ever(self: OrderedMessages) -> Delivery | None:
+    """Does not see that what it waits for was removed on its way."""
+    clock = self._api.client.runtime.clock
+    while True:
+        with clock.deadline(clock.mono_ns() + CLIENT_PRESENT_LOOK_NS):
+            return await anext(self)
+        try:
+            info = await self._source.info()
+        except (ConsumerNotFound, *OUTAGE):
+            continue
+        if info.num_pending + info.delivered.consumer_seq <= self._last_consumer_sequence:
+            return None
+
+
+def says_absent(original: Method) -> Method:
+    def fail(self: DirectGets, seq: int, reply: bytes, failure: Exception) -> None:
+        original(self, seq, reply, KeyError(seq) if isinstance(failure, DiskError) else failure)
+
+    return fail
+
+
+def accounts_for_all(original: Method) -> Method:
+    async def settle(self: Store, *, is_accounted: bool = True) -> None:
+        await original(self)
+
+    return settle
+
+
+def makes_the_group(original: Method) -> Method:
+    async def open_stream(host: Any, account: Any, record: Any) -> Any:
+        host.store.journal.group(record.group)
+        return await original(host, account, record)
+
+    return open_stream
+
+
+async def releases_at_once(self: Journal) -> int:
+    return await self.parts.release(self._groups)
+
+
+def clears_away(original: Method) -> Method:
+    async def publish_info(self: ObjectStore, info: Any) -> None:
+        try:
+            await original(self, info)
+        except ClientError:
+            await self._clear_away(info)
+            raise
+
+    return publish_info
+
+
+PLANTED_FOUND = (
+    Planted(
+        "a watch whose consumer is lost at once counts as before",
+        "jetstream_kv",
+        0,
+        ("C14 ordered readers see everything once",),
+        lambda: [(OrderedMessages, "_create", begins_as_before(OrderedMessages._create))],
+    ),
+    Planted(
+        "a reader waits for what was removed on its way",
+        "jetstream_objects",
+        0,
+        ("LIVE bound",),
+        lambda: [(OrderedMessages, "next_present", waits_for_ever)],
+    ),
+    Planted(
+        "what cannot be read now is said to be absent",
+        "jetstream_objects",
+        0,
+        ("C3 objects are whole, and the newest",),
+        lambda: [(DirectGets, "_fail", says_absent(DirectGets._fail))],
+    ),
+    Planted(
+        "a loss of power counts as accounted for though a stream did not open",
+        "jetstream_publish",
+        0,
+        ("C2 no sequence is acknowledged twice", "C13 what was acknowledged is there, what was removed is not"),
+        lambda: [(Store, "settle", accounts_for_all(Store.settle))],
+    ),
+    Planted(
+        "a stream that damage took is taken for a new one",
+        "jetstream_damage",
+        0,
+        ("C2 reused", "C1 acked"),
+        lambda: [(jetstream_service, "open_stream", makes_the_group(jetstream_service.open_stream))],
+    ),
+    Planted(
+        "entries without the name of their group do not count",
+        "jetstream_damage",
+        0,
+        ("C1 acked",),
+        lambda: [(GroupTable, "has_nameless", False)],
+    ),
+    Planted(
+        "old parts go before what replaces them is durable",
+        "jetstream_publish",
+        0,
+        ("LIVE bound",),
+        lambda: [(Journal, "release", releases_at_once)],
+    ),
+    Planted(
+        "an object whose record was not answered loses its chunks",
+        "jetstream_objects",
+        0,
+        ("C3 objects are whole, and the newest",),
+        lambda: [(ObjectStore, "_publish_info", clears_away(ObjectStore._publish_info))],
+    ),
+)
