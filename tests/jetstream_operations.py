@@ -71,12 +71,14 @@ class Operations:
         storages: Sequence[str] = ("file", "memory"),
         ack_policies: Sequence[str] = ("explicit", "explicit", "none", "all"),
         deliver_policies: Sequence[str] = ("all", "all", "new", "last", "by_start_sequence", "last_per_subject"),
+        has_roll_ups: bool = True,
     ) -> None:
         self._rng = rng
         self._stream = stream
         self._storages = storages
         self._ack_policies = ack_policies
         self._deliver_policies = deliver_policies
+        self._has_roll_ups = has_roll_ups
         self.consumers: dict[str, dict[str, Any]] = {}
         """Those that were made and not deleted, with their configurations."""
         self._config: dict[str, Any] = {}
@@ -115,7 +117,7 @@ class Operations:
                     {"Nats-Expected-Last-Sequence": str(rng.randint(0, 10))},
                     {"Nats-Expected-Last-Subject-Sequence": str(rng.randint(0, 10))},
                 ),
-                (80, 8, 0 if "discard" in self._config else 3, 5, 5),
+                (80, 8, 3 if self._has_roll_ups else 0, 5, 5),
             )[0]
             yield Publish(rng.choice(SUBJECTS), b"x" * rng.randint(0, 9), headers)
 

@@ -523,6 +523,24 @@ def test_deliveries_come_to_an_end(talk: Talk) -> None:
 
 
 @side_by_side
+def test_a_late_acknowledgement(talk: Talk) -> None:
+    """It counts, though the message's deliveries are used up: neither a work queue nor interest keeps the message."""
+    for retention in ("workqueue", "interest"):
+        for is_asked_for in (False, True):
+            stream = f"{retention}-{is_asked_for}".upper()
+            talk.create(stream, subjects=["s.>"], retention=retention)
+            make(talk, stream=stream, max_deliver=1, ack_wait=S // 2)
+            fill(talk, 3)
+            late, _ = take(talk, 2, stream=stream)
+            time.sleep(1)
+            if is_asked_for:
+                pull(talk, {"batch": 2, "no_wait": True}, stream=stream)
+            ack(talk, late)
+            wait_for(lambda name=stream: messages(talk, name), 2)
+            talk.done(f"STREAM.DELETE.{stream}")
+
+
+@side_by_side
 def test_what_is_announced(talk: Talk) -> None:
     """Giving back, ending, creation and deletion, and the samples of acknowledgements."""
     talk.listen("$JS.EVENT.ADVISORY.CONSUMER.>")

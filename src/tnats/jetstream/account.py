@@ -215,13 +215,15 @@ class AccountService:
             error = self._check_quotas(checked, stream.name) or _unsupported(checked)
             if error is not None:
                 return error
+            retention = stream.config.retention
             try:
                 await self.host.catalogue.put_stream(attrs.evolve(stream.record, config=checked))
                 await stream.reconfigure(checked)
             except (StorageError, DiskError) as failure:
                 return errors.STREAM_UPDATE(err=str(failure))
         self._direct.offer(stream)
-        stream.sweep()
+        if checked.retention != retention:
+            stream.sweep()
         self.advise([stream_action(stream.name, "modify", self.host.options.domain)])
         return stream
 
@@ -341,13 +343,15 @@ class AccountService:
                 if old is None:
                     return await self._make_consumer(stream, name, checked)
                 if old.config != checked:
+                    filters = old.machine.filters
                     if has_log(stream, checked):
                         await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
                     self._forget(old)
                     old.reconfigure(checked)
                     self._remember(old)
                     stream.add_consumer(old)
-                    stream.sweep()
+                    if old.machine.filters != filters:
+                        stream.sweep()
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
             return old

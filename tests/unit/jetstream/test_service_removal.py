@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import orjson
 import pytest
 from tests.unit.jetstream.service_world import Stage, call, play
 
-from tnats.client import Client, connect
+from tnats.client import Client, ClientError, connect
 from tnats.jetstream.stream.service import StreamService
 
 COUNT = 5
@@ -56,3 +58,30 @@ def test_what_was_acknowledged_leaves_after_the_start(retention: str, monkeypatc
             return before, await messages(client)
 
     assert play(1, scene).unwrap() == (COUNT, COUNT - 3)
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_is_acknowledged_late_leaves(retention: str) -> None:
+    """A message whose deliveries are used up stays until its acknowledgement comes after all, over a restart too; the
+    confirmation is true. An acknowledgement of another place takes nothing away.
+    """
+
+    async def scene(stage: Stage) -> object:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "retention": retention})
+            config = {"durable_name": "C", "ack_policy": "explicit", "max_deliver": 1, "ack_wait": 1_000_000_000}
+            await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+            for _ in range(COUNT):
+                await client.request("s", b"", timeout_s=2)
+            replies = await pull(client, COUNT - 1)
+            await stage.sleep(3)
+            found = [await messages(client)]
+            for reply in (replies[0], replies[0], replies[0].replace(".1.1.1.", ".1.5.5.")):
+                with contextlib.suppress(ClientError):
+                    await client.request(reply, b"+ACK", timeout_s=1)
+                found.append(await messages(client))
+            await stage.restart()
+            await client.request(replies[1], b"+ACK", timeout_s=2)
+            return [*found, await messages(client)]
+
+    assert play(1, scene).unwrap() == [COUNT, COUNT - 1, COUNT - 1, COUNT - 1, COUNT - 2]

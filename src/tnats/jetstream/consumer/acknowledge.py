@@ -6,6 +6,8 @@ goes out when the operations of this call are durable.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tnats.jetstream.api import advisories
 from tnats.jetstream.consumer import extensions, state
 from tnats.jetstream.consumer.ack_timers import AckTimers
@@ -20,8 +22,11 @@ from tnats.jetstream.consumer.subject_bound import SubjectBound
 class Acknowledgements:
     """See the module's text."""
 
-    def __init__(self, core: Core, timers: AckTimers, bound: SubjectBound) -> None:
+    def __init__(
+        self, core: Core, timers: AckTimers, bound: SubjectBound, wants_subject: Callable[[bytes], bool]
+    ) -> None:
         self._core = core
+        self._wants_subject = wants_subject
         self._timers = timers
         self._bound = bound
         self._sample_percent = 0
@@ -37,12 +42,15 @@ class Acknowledgements:
         """Plain acknowledgements."""
         core = self._core
         if core.config.ack_policy == AckPolicy.EXPLICIT:
+            pending = core.state.pending.among(run.seqs)
+            if len(pending) < len(run.seqs):
+                self._finish_late(run.seqs, pending)
             if self._sample_percent:
                 for seq, consumer_seq in zip(run.seqs, run.consumer_seqs, strict=True):
                     self._sample(seq, consumer_seq, now_ns)
                     self._finish(core.state.pending.among([seq]), now_ns)
             else:
-                self._finish(core.state.pending.among(run.seqs), now_ns)
+                self._finish(pending, now_ns)
         elif core.tracks_acks:
             delivered = [place for place in zip(run.seqs, run.consumer_seqs, strict=True) if self._is_known(*place)]
             if delivered:
@@ -79,6 +87,20 @@ class Acknowledgements:
             core.op(state.ACKED, first, count)
         core.effects.done += acked
         core.last_acked_ns = now_ns + core.wall_offset_ns
+
+    def _finish_late(self, seqs: Sequence[int], pending: Sequence[int]) -> None:
+        """Acknowledged when their deliveries were used up already, or twice: they need not stay for this consumer.
+
+        A stream by interest, or a work queue, lets go of them; but not of a message that becomes a dead letter.
+        """
+        core = self._core
+        current, known = core.state, dict.fromkeys(pending)
+        for seq in seqs:
+            if seq in known or seq > current.delivered_stream_seq or seq in current.held or seq in current.outbox:
+                continue
+            subject = core.index.subject_of(seq)
+            if subject is not None and self._wants_subject(subject):
+                core.effects.done.append(seq)
 
     def _forget(self, seqs: list[int]) -> None:
         """Pending messages are about to be so no more."""

@@ -70,7 +70,7 @@ class ConsumerMachine:
         self._ahead = Ahead(index, applied, self._filters)
         self._timers = AckTimers(applied)
         self._bound = SubjectBound(core, self._ahead)
-        self._acks = Acknowledgements(core, self._timers, self._bound)
+        self._acks = Acknowledgements(core, self._timers, self._bound, self.wants_subject)
         self._waiting = WaitingRequests(core, self._ahead, self._timers, PriorityGroups(config, new_id), has_interest)
         self._deliveries = Deliveries(core, self._ahead, self._timers, self._bound, self._acks, self._waiting, new_id)
         self._use(config, now_ns)
