@@ -235,12 +235,12 @@ class Connection:
         if len(arguments) > self.inbound.max_control_line and verb not in WITHOUT_ARGUMENTS:
             self.send_error(errors.MAX_CONTROL_LINE_EXCEEDED)
             return None
-        if verb is Verb.PUB or verb is Verb.HPUB:
-            return self._on_publish_line(verb, arguments)
         if verb is Verb.SUB:
             self.subscriptions.on_sub(arguments)
         elif verb is Verb.UNSUB:
             self.subscriptions.on_unsub(arguments)
+        elif verb is Verb.PUB or verb is Verb.HPUB:
+            return self._on_publish_line(verb, arguments)
         elif verb is Verb.PING:
             self._on_ping()
         elif verb is Verb.PONG:
