@@ -92,3 +92,22 @@ def test_a_queue_of_requests_that_overflows(monkeypatch: pytest.MonkeyPatch) -> 
             assert len([await anext(answers) for _ in made]) == len(made)
 
     play(1, scene).unwrap()
+
+
+def test_a_read_waits_for_the_changes_before_it() -> None:
+    """Asked for in one breath with the stream's making, or right behind it, stream info comes second and finds it."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client, client.subscribe("answers") as answers:
+            for number, pause_s in enumerate((0, 0.000_1, 0.001)):
+                name = f"S{number}"
+                body = orjson.dumps({"name": name})
+                client.publish_nowait(f"$JS.API.STREAM.CREATE.{name}", body, reply="answers")
+                if pause_s:
+                    await stage.sleep(pause_s)
+                client.publish_nowait(f"$JS.API.STREAM.INFO.{name}", b"", reply="answers")
+                first, second = [orjson.loads((await anext(answers)).data) for _ in range(2)]
+                assert (first["type"].rpartition(".")[2], first["did_create"]) == ("stream_create_response", True)
+                assert (second["type"].rpartition(".")[2], second["config"]["name"]) == ("stream_info_response", name)
+
+    play(1, scene).unwrap()
