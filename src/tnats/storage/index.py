@@ -25,7 +25,10 @@ MAX = 1 << 64
 class MessageIndex:
     """See the module."""
 
-    def __init__(self, start: int = 1) -> None:
+    def __init__(self, start: int = 1, *, beside: MessageIndex | None = None) -> None:
+        """`beside`: an index whose names of subjects this one shares, and is never asked about them, until that one's
+        `end_sharing`.
+        """
         self.start = start
         self.last = start - 1
         self.messages = 0
@@ -34,7 +37,9 @@ class MessageIndex:
         """No live message stands below."""
         self._columns = Columns()
         self._chunks = self._columns.chunks
-        self._books = SubjectBooks(self._columns)
+        self._books: SubjectBooks = (
+            SubjectBooks(self._columns) if beside is None else beside._books.share(self._columns)
+        )
         self._gaps: list[tuple[int, int]] = []
         """Removed ranges (first, last) outside the chunks, in order."""
 
@@ -167,6 +172,10 @@ class MessageIndex:
     def move_run(self, first: int, places: array[int]) -> None:
         """`move` for consecutive live messages."""
         self._columns.move_run(first, places)
+
+    def end_sharing(self) -> None:
+        """No other index has messages `beside` this one's any more."""
+        self._books.end_sharing()
 
     def settle(self) -> None:
         """Put what was made out of order in order: searches are faster afterwards."""

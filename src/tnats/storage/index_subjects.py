@@ -1,9 +1,9 @@
 """What a message index knows by subject: four numbers and a name for each, and the search for messages by subject.
 
 A subject has an identity, a small number that stands in the columns of its messages; without a message it has none, and
-the identity goes to another. The messages of a subject are linked from the first to the last, so that the next one is
-found without a look at those between; where a message was put between others, links lead past it until `relink`, and
-the columns are searched instead.
+the identity goes to another. (During a recovery two indexes share identities, and none is given up.) The messages of a
+subject are linked from the first to the last, so that the next one is found without a look at those between; where a
+message was put between others, links lead past it until `relink`, and the columns are searched instead.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ class SubjectBooks:
         self._free_ids: list[int] = []
         self._unlinked = False
         """Whether a message was put between others of its subject, so that links lead past it."""
+        self._is_shared = False
+        """Whether identities stand in the columns of another index too (`SubjectNames`): none is given up."""
 
     def __len__(self) -> int:
-        return len(self._ids)
+        """Subjects that have messages."""
+        return sum(map(bool, self._counts)) if self._is_shared else len(self._ids)
 
     # -------------------------------------------------------------- coming and going
 
@@ -56,6 +59,9 @@ class SubjectBooks:
         if identity is None:
             return self._enter_new(subject, sequence)
         self._counts[identity] += 1
+        if self._counts[identity] == 1:
+            self._firsts[identity] = self._lasts[identity] = sequence
+            return identity
         last = self._lasts[identity]
         if sequence > last:
             self._link(last, sequence)
@@ -84,7 +90,7 @@ class SubjectBooks:
 
     def enter_behind(self, subjects: list[bytes], first: int) -> tuple[array[int], array[int]]:
         """`enter` for consecutive messages behind all others; their identities and links."""
-        identities, is_uniform = self._identify(subjects)
+        identities, is_uniform = self.identify(subjects)
         count = len(subjects)
         links = array("I", [is_uniform]) * count
         if is_uniform:
@@ -97,7 +103,7 @@ class SubjectBooks:
 
     def enter_found(self, subjects: list[bytes], first: int) -> tuple[array[int], array[int]]:
         """`enter` for consecutive messages that may stand in front of others; their identities and links."""
-        identities, is_uniform = self._identify(subjects)
+        identities, is_uniform = self.identify(subjects)
         count = len(subjects)
         links = array("I", [is_uniform]) * count
         if is_uniform:
@@ -110,15 +116,32 @@ class SubjectBooks:
         """A message of this subject is removed; its subject column is empty already."""
         self._counts[identity] -= 1
         if self._counts[identity] == 0:
-            del self._ids[self.names[identity]]
-            self.names[identity] = b""
-            self._free_ids.append(identity)
+            self._firsts[identity] = self._lasts[identity] = 0
+            if not self._is_shared:
+                self._give_up(identity)
         elif sequence == self._firsts[identity]:
             self._firsts[identity] = self._next_of(identity, sequence)
         elif sequence == self._lasts[identity]:
             self._lasts[identity] = self._seek_back(identity, sequence - 1)
 
-    def _identify(self, subjects: list[bytes]) -> tuple[array[int], bool]:
+    def _give_up(self, identity: int) -> None:
+        del self._ids[self.names[identity]]
+        self.names[identity] = b""
+        self._free_ids.append(identity)
+
+    def share(self, columns: Columns) -> SubjectNames:
+        """What an index with these columns has for subjects while it shares the identities, until `end_sharing`."""
+        self._is_shared = True
+        return SubjectNames(columns, self)
+
+    def end_sharing(self) -> None:
+        """The other index is gone: so are subjects that had messages only there."""
+        self._is_shared = False
+        if self._counts.count(0) > len(self._free_ids) + 1:
+            for identity in [identity for identity in self._ids.values() if not self._counts[identity]]:
+                self._give_up(identity)
+
+    def identify(self, subjects: list[bytes]) -> tuple[array[int], bool]:
         """The identities of subjects, made where they are new (without books yet), and whether all are one."""
         ids, subject = self._ids, subjects[0]
         if subjects.count(subject) == len(subjects):
@@ -296,5 +319,21 @@ class SubjectBooks:
         return {
             name: SubjectState(self._counts[identity], self._firsts[identity], self._lasts[identity])
             for name, identity in self._ids.items()
-            if wanted is None or (name == wanted if isinstance(wanted, bytes) else wanted(name))
+            if self._counts[identity]
+            and (wanted is None or (name == wanted if isinstance(wanted, bytes) else wanted(name)))
         }
+
+
+class SubjectNames(SubjectBooks):
+    """Subjects of an index that nobody asks about them: their names, by the identities of another one's books."""
+
+    def __init__(self, columns: Columns, books: SubjectBooks) -> None:
+        super().__init__(columns)
+        self.names = books.names
+        self._books = books
+
+    def enter(self, subject: bytes, sequence: int) -> int:
+        return self._books.identify([subject])[0][0]
+
+    def enter_found(self, subjects: list[bytes], first: int) -> tuple[array[int], array[int]]:
+        return self._books.identify(subjects)[0], array("I", bytes(4 * len(subjects)))

@@ -21,7 +21,7 @@ class StreamRecovery:
 
     def __init__(self, files: StreamFiles, index: MessageIndex, last_sequence: int | None) -> None:
         """`last_sequence`: behind it everything that the files hold is kept apart; None: nothing is."""
-        self.beyond = None if last_sequence is None else MessageIndex(last_sequence + 1)
+        self.beyond = None if last_sequence is None else MessageIndex(last_sequence + 1, beside=index)
         self.used = (0, 0)
         """Sequence that is known to have been used, and how many behind all that is known may have been used too."""
         self.noted = (0, 0)
@@ -76,7 +76,9 @@ class StreamRecovery:
         """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
         files, index, name = self._files, self._index, self._files.name
         self.take_back(self.highest + 1)
-        self.beyond = None
+        if self.beyond is not None:
+            self.beyond = None
+            index.end_sharing()
         used, unknown = self.used
         index.extend(max(used, index.last) + unknown)
         lost = index.absent(index.start, index.last, LOST)

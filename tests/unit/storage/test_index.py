@@ -206,3 +206,45 @@ def test_what_stands_in_one_file_is_found_while_it_changes() -> None:
                 index.remove(removed)
         told.append((sequence, place))
     assert told == [each for each in wanted if not 2 * CHUNK_SIZE <= each[0] < 3 * CHUNK_SIZE + 9]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_indexes_share_names(seed: int) -> None:
+    """One index has messages of the same and of other subjects beside the other: neither shows in the answers of the
+    other, through removals of the last message of a subject; at the end nothing of the one is left.
+    """
+    rng = random.Random(seed)
+    index, alone = MessageIndex(), MessageIndex()
+    other = MessageIndex(10 * CHUNK_SIZE, beside=index)
+    kept = {}
+    for step in range(400):
+        subject = b"s%d" % rng.randrange(12)
+        if rng.random() < 0.5:
+            kept[other.last + 1] = subject
+            if rng.random() < 0.5:
+                other.put(other.last + 1, subject, 1, 5, step)
+            else:
+                one = array("I", [1]), array("Q", [5]), array("Q", [step])
+                other.put_found(other.last + 1, [subject], *one)
+        elif rng.random() < 0.4 and alone.messages:
+            sequence = alone.next_live(rng.randint(1, alone.last)) or alone.first
+            assert index.remove(sequence) == alone.remove(sequence) is True
+        else:
+            for each in (index, alone):
+                each.put_next(subject, 1, 5, step)
+        assert index.subjects() == alone.subjects()
+        assert index.subject_count == alone.subject_count
+        for wanted in (subject, lambda name: name < b"s5"):
+            at = rng.randint(1, alone.last + 1)
+            assert index.next(wanted, at) == alone.next(wanted, at)
+            assert index.count(wanted, at) == alone.count(wanted, at)
+            assert index.last_of(wanted) == alone.last_of(wanted)
+            assert index.lasts(None) == alone.lasts(None)
+        assert all(other.subject(sequence) == name for sequence, name in list(kept.items())[-3:])
+    assert all(other.subject(sequence) == name for sequence, name in kept.items())
+    index.end_sharing()
+    assert index.subjects() == alone.subjects()
+    assert index.subject_count == alone.subject_count
+    for sequence in range(1, alone.last + 1):
+        index.remove(sequence)
+    assert index.subject_count == 0
