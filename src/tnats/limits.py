@@ -182,6 +182,10 @@ SETTLE_ROUNDS_MAX = 16
 JOURNAL_QUEUE_BYTES_MAX = 128 * MIB
 """Bytes awaiting a sync: what a slow disk may hold back before publishers are told to wait (as the stream ingest)."""
 
+JOURNAL_QUEUE_SPARE_BYTES = 128 * MIB
+"""What may wait beyond it of that for which nobody can be told to wait: the rest of a read, what acknowledging and
+expiring removes, what streams take from each other."""
+
 JOURNAL_BATCH_BYTES_MAX = 4 * MIB
 """One write and sync: large enough for the device's bandwidth, small enough that a sync takes milliseconds."""
 

@@ -227,6 +227,11 @@ class Journal:
         return batch
 
     @property
+    def is_busy(self) -> bool:
+        """Whether so much waits that who can wait is to be told so."""
+        return self._queue.is_busy
+
+    @property
     def grants_leases(self) -> bool:
         """Whether sequences may be used that a loss of power can take the knowledge of."""
         return self._options.sync_interval_ns > 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX
+from tnats.limits import JOURNAL_BATCH_BYTES_MAX, JOURNAL_QUEUE_BYTES_MAX, JOURNAL_QUEUE_SPARE_BYTES
 from tnats.records import define
 from tnats.storage import hot
 from tnats.storage.errors import StoreBusy
@@ -56,7 +56,9 @@ class Batch:
 
 
 class AppendQueue:
-    """Bounded: JOURNAL_QUEUE_BYTES_MAX, whatever the size of one append."""
+    """Bounded: from JOURNAL_QUEUE_BYTES_MAX on publishers are told to wait; JOURNAL_QUEUE_SPARE_BYTES more is refused,
+    whatever the size of one append.
+    """
 
     def __init__(self) -> None:
         self._appends: deque[Append] = deque()
@@ -71,10 +73,16 @@ class AppendQueue:
     def is_beyond_lease(self) -> bool:
         return is_beyond_lease(self._appends)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether who can wait is to be told so."""
+        return self.bytes >= JOURNAL_QUEUE_BYTES_MAX
+
     def put(self, append: Append) -> None:
         """Put in line. Raises StoreBusy."""
-        if self._appends and self.bytes + append.size > JOURNAL_QUEUE_BYTES_MAX:
-            raise StoreBusy(f"{self.bytes} bytes wait for the journal (limit {JOURNAL_QUEUE_BYTES_MAX})")
+        bytes_max = JOURNAL_QUEUE_BYTES_MAX + JOURNAL_QUEUE_SPARE_BYTES
+        if self._appends and self.bytes + append.size > bytes_max:
+            raise StoreBusy(f"{self.bytes} bytes wait for the journal (limit {bytes_max})")
         self._appends.append(append)
         self.put_count += 1
         self.bytes += append.size

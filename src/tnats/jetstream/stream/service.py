@@ -271,7 +271,7 @@ class StreamService:
     def _room(self) -> int:
         """How many messages may be taken in now."""
         options = self.host.options
-        if self._pending_bytes + self._line.bytes >= options.ingest_bytes_max:
+        if self._pending_bytes + self._line.bytes >= options.ingest_bytes_max or self._journal.is_busy:
             return 0
         return max(options.ingest_msgs_max - self._pending_msgs - self._line.msgs, 0)
 
