@@ -14,7 +14,7 @@ import trio
 from tnats import NATS_VERSION, __version__
 from tnats.errors import TnatsError, sole_cause
 from tnats.limits import SECOND_NS
-from tnats.runtime.api import Runtime
+from tnats.runtime.api import Clock, Runtime
 from tnats.runtime.live import live_runtime
 from tnats.server.compose import build, settle
 from tnats.server.config.load import read_options
@@ -100,7 +100,7 @@ async def _serve(node: Node) -> int:
     try:
         async with trio.open_nursery() as nursery:
             ready = _Ready()
-            nursery.start_soon(_collect_garbage, node, ready.event)
+            nursery.start_soon(collect_garbage, node.runtime.clock, ready.event)
             await node.run(task_status=ready)
             nursery.cancel_scope.cancel()
     except Exception as failure:
@@ -113,13 +113,13 @@ async def _serve(node: Node) -> int:
     return 0
 
 
-async def _collect_garbage(node: Node, ready: trio.Event) -> None:
+async def collect_garbage(clock: Clock, ready: trio.Event) -> None:
     """Have garbage collected, which it is not during the start, once whoever waited for the start is served.
 
     What the start has made lives as long as the server does: it is not looked through again.
     """
     await ready.wait()
-    await node.runtime.clock.sleep_ns(FIRST_COLLECTION_NS)
+    await clock.sleep_ns(FIRST_COLLECTION_NS)
     gc.collect()
     gc.freeze()
     gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 20, 100)
