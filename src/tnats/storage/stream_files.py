@@ -112,7 +112,11 @@ class StreamFiles:
         return self.segment_bytes - self.current.end
 
     def put(self, packed: bytearray) -> Segment:
-        """Write packed records behind the end of the current segment; returns it. Raises StoreFull, StoreFrozen."""
+        """Write packed records behind the end of the current segment; returns it.
+
+        Raises StoreFull, StoreFrozen, LogRemoved.
+        """
+        self.check_open()
         current = self.current
         assert current is not None
         assert current.file is not None
@@ -126,7 +130,8 @@ class StreamFiles:
         return current
 
     def roll_nowait(self) -> bool:
-        """Begin the next segment, if it is prepared; whether it is. Raises StoreFull, StoreFrozen."""
+        """Begin the next segment, if it is prepared; whether it is. Raises StoreFull, StoreFrozen, LogRemoved."""
+        self.check_open()
         spare, current = self._spare, self.current
         if spare is None:
             return False

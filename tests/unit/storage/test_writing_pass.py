@@ -11,7 +11,7 @@ from tnats.harness.sim.storage import StepClock
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail
-from tnats.storage.errors import StoreFrozen
+from tnats.storage.errors import LogRemoved, StoreFrozen
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
 
@@ -98,3 +98,21 @@ async def test_a_spare_segment_that_cannot_be_made(code: int) -> None:
     assert log.trouble is None
     assert log.unwritten_bytes == 0
     await log.close()
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_log_that_is_closed_while_it_is_written(steps: int) -> None:
+    """At whichever moment its stream is removed, the task that writes ends in order: whatever it left over stays in
+    memory. No unfinished file stays behind.
+    """
+    drive, log = await new_log()
+    for _ in range(60):
+        log.hold_run(1, RUN)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.write)
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        await log.close()
+    assert log.unwritten_bytes > 0
+    assert log.trouble is None or isinstance(log.trouble, LogRemoved)
+    assert not [path for path in drive.image.walk("/stream") if path.endswith(".tmp")]
