@@ -12,6 +12,7 @@ FAILING = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_READ_EIO", "D_ENOSPC", "D_EROFS", "D
 class StorageErrors(StorageDrill):
     """Failed calls and full disks: what was acknowledged is there, what was refused is not, and it recovers."""
 
+    least: ClassVar[int] = 1
     kinds: ClassVar[tuple[str, ...]] = (*FAILING, "D_POWER", "P_KILL", "P_TERM")
     probes: ClassVar[tuple[str, ...]] = (
         "a write failed and froze the store",

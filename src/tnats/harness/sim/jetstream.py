@@ -96,6 +96,8 @@ DISK_KINDS = (
     "D_DUPFILE",
 )
 EVERYTHING = "NPOTD"
+DEATH = "deaths"
+DEATHS = ("D_POWER", "P_KILL", "D_POWER", "P_KILL", "P_CRASHLOOP")
 CLOCK = "T"
 JUMPS_MAX = 6
 FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_EACCES", "D_READ_EIO", "P_MEM")
@@ -135,7 +137,7 @@ class JetStreamDrill(Drill):
     CLIENTS: ClassVar[tuple[int, ...]] = (2, 3)
     OPERATIONS: ClassVar[tuple[int, int]] = (25, 70)
     DURATIONS_MS: ClassVar[tuple[int, ...]] = (2000, 4000, 8000)
-    THEMES: ClassVar[tuple[str, ...]] = (EVERYTHING, EVERYTHING, "D", "DP", "PT", "N")
+    THEMES: ClassVar[tuple[str, ...]] = (EVERYTHING, EVERYTHING, DEATH, DEATH, "D", "DP", "PT", "N")
     """What a seed is about, by the first letters of the kinds of its faults: some need more aim than others."""
     SYNCS: ClassVar[tuple[str, ...]] = ("always",)
     worker_kind: ClassVar[type[Worker]] = Worker
@@ -184,6 +186,8 @@ class JetStreamDrill(Drill):
         scene = Scene(names, [SERVER], duration_ns, files=("any", "wal", "wal", "block"))
         theme = rng.choice(cls.THEMES)
         kinds = [kind for kind in cls.kinds if kind[:1] in theme]
+        if theme == DEATH:
+            kinds = list(DEATHS)
         if theme == CLOCK:
             kinds = ["T_JUMP"] * JUMPS_MAX + kinds
         faults = draw_faults(rng, scene, kinds, telling_anchor, least=int(theme != EVERYTHING))

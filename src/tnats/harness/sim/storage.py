@@ -140,6 +140,8 @@ class StorageDrill(Drill):
 
     kinds: ClassVar[tuple[str, ...]] = ("D_POWER", "P_KILL", "P_TERM", "D_SLOW", "P_SLOWCPU", "P_PAUSE")
     budget: ClassVar[str] = "B1"
+    least: ClassVar[int] = 0
+    """Faults at least of each kind that a seed has at all."""
     calm: ClassVar[dict[str, int | str]] = {**Drill.calm, "what_if": 0, "streams": 1, "packing": 0, "cipher": ""}
 
     def __init__(self, plan: Plan | None = None) -> None:
@@ -177,7 +179,8 @@ class StorageDrill(Drill):
         duration_ns = int(parameters["duration_ms"]) * MILLISECOND_NS
         names = [f"s{number}" for number in range(1, int(parameters["streams"]) + 1)]
         scene = Scene([], [SERVER], duration_ns, files=("any", "any", "wal", "block"))
-        faults = tuple(astray_once(rng, fault) for fault in draw_faults(rng, scene, cls.kinds, cls.anchor))
+        drawn = draw_faults(rng, scene, cls.kinds, cls.anchor, least=cls.least)
+        faults = tuple(astray_once(rng, fault) for fault in drawn)
         return Plan(cls.name(), seed, parameters, faults, tuple(cls.draw_operations(rng, names, duration_ns)))
 
     @staticmethod

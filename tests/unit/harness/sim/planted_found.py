@@ -21,7 +21,6 @@ from tnats.limits import CLIENT_PRESENT_LOOK_NS
 from tnats.runtime.api import DiskError
 from tnats.storage.group_table import GroupTable
 from tnats.storage.journal import Journal
-from tnats.storage.store import Store
 
 Method = Callable[..., Any]
 
@@ -59,13 +58,6 @@ def says_absent(original: Method) -> Method:
         original(self, seq, reply, KeyError(seq) if isinstance(failure, DiskError) else failure)
 
     return fail
-
-
-def accounts_for_all(original: Method) -> Method:
-    async def settle(self: Store, *, is_accounted: bool = True) -> None:
-        await original(self)
-
-    return settle
 
 
 def makes_the_group(original: Method) -> Method:
@@ -112,13 +104,6 @@ PLANTED_FOUND = (
         0,
         ("C3 objects are whole, and the newest",),
         lambda: [(DirectGets, "_fail", says_absent(DirectGets._fail))],
-    ),
-    Planted(
-        "a loss of power counts as accounted for though a stream did not open",
-        "jetstream_publish",
-        0,
-        ("C2 no sequence is acknowledged twice", "C13 what was acknowledged is there, what was removed is not"),
-        lambda: [(Store, "settle", accounts_for_all(Store.settle))],
     ),
     Planted(
         "a stream that damage took is taken for a new one",
