@@ -24,25 +24,39 @@ WAITING_MAX = 20
 """Acknowledgements whose message is not known yet; the oldest ones are let go of (their messages may be removed)."""
 
 
+Place = tuple[str, int, int]
+"""A stream, which of its lives it was, a sequence."""
+
+
 class AckAudit:
     """Looks at what one server writes to its clients."""
 
-    def __init__(self, drive: SimDrive, rng: random.Random, content_of: Callable[[str, int], bytes | None]) -> None:
-        """`content_of(stream, seq)`: bytes that only this message has, None when it has none (or is removed)."""
+    def __init__(
+        self,
+        drive: SimDrive,
+        rng: random.Random,
+        life_of: Callable[[str], int],
+        content_of: Callable[[str, int, int], bytes | None],
+    ) -> None:
+        """`life_of(stream)`: which of its lives it is now. `content_of(stream, life, seq)`: bytes that only this
+        message has, None when it has none, is removed or not applied, or the stream lives another life.
+        """
         self.audited_count = 0
         self.volatile: list[str] = []
         """A line for each acknowledgement whose message would have been lost."""
         self._drive = drive
         self._rng = rng
+        self._life_of = life_of
         self._content_of = content_of
-        self._known: dict[tuple[str, int], None] = {}
-        self._waiting: dict[tuple[str, int], DiskImage] = {}
+        self._known: dict[Place, None] = {}
+        self._waiting: dict[Place, DiskImage] = {}
         """What would have been left when they were acknowledged."""
 
     def on_write(self, data: bytes) -> None:
         """The server writes to a client (`Host.on_write`)."""
         if b'"seq":' in data:
-            places = dict.fromkeys((found[1].decode(), int(found[2])) for found in ACK.finditer(data))
+            named = [(found[1].decode(), int(found[2])) for found in ACK.finditer(data)]
+            places = dict.fromkeys((stream, self._life_of(stream), seq) for stream, seq in named)
             new = [place for place in places if place not in self._known]
             if new:
                 image = self._drive.image.clone()
@@ -60,7 +74,7 @@ class AckAudit:
             del self._waiting[place]
             self.audited_count += 1
             if not any(content in file for file in durable_files(image)):
-                stream, seq = place
+                stream, _, seq = place
                 self.volatile.append(f"{stream} acknowledged {seq}, and a loss of power would have taken it")
         for place in list(self._waiting)[:-WAITING_MAX]:
             del self._waiting[place]

@@ -265,7 +265,7 @@ class JetStreamDrill(Drill):
         machine.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
         if self.plan.word("sync") == "always":
-            self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._content_of)
+            self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._life_of, self._content_of)
             machine.host.on_write = self.audit.on_write
         machine.start(self.serve)
         names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
@@ -278,10 +278,18 @@ class JetStreamDrill(Drill):
             self.recording.note(name, "start", "starts")
             world.node(name).start(self.workers[name].run)
 
-    def _content_of(self, stream: str, seq: int) -> bytes | None:
+    def _life_of(self, stream: str) -> int:
+        """The number that the catalogue has given a stream at its making; 0 when there is none."""
+        jetstream = self.servers[-1].jetstream
+        account = None if jetstream is None else jetstream.accounts.get(ACCOUNT)
+        if account is None or stream not in account.streams:
+            return 0
+        return account.streams[stream].record.number
+
+    def _content_of(self, stream: str, life: int, seq: int) -> bytes | None:
         """What in the store's files tells a message from all others."""
         jetstream = self.servers[-1].jetstream
-        if jetstream is None or stream not in jetstream.accounts[ACCOUNT].streams:
+        if jetstream is None or not life or self._life_of(stream) != life:
             return None
         try:
             message = jetstream.accounts[ACCOUNT].streams[stream].store.load_nowait(seq)
