@@ -71,14 +71,15 @@ class Operations:
         storages: Sequence[str] = ("file", "memory"),
         ack_policies: Sequence[str] = ("explicit", "explicit", "none", "all"),
         deliver_policies: Sequence[str] = ("all", "all", "new", "last", "by_start_sequence", "last_per_subject"),
-        has_roll_ups: bool = True,
+        is_plain: bool = False,
     ) -> None:
+        """`is_plain`: without roll-ups, purges of a part, limits in bytes, and changes of the retention."""
         self._rng = rng
         self._stream = stream
         self._storages = storages
         self._ack_policies = ack_policies
         self._deliver_policies = deliver_policies
-        self._has_roll_ups = has_roll_ups
+        self._is_plain = is_plain
         self.consumers: dict[str, dict[str, Any]] = {}
         """Those that were made and not deleted, with their configurations."""
         self._config: dict[str, Any] = {}
@@ -117,7 +118,7 @@ class Operations:
                     {"Nats-Expected-Last-Sequence": str(rng.randint(0, 10))},
                     {"Nats-Expected-Last-Subject-Sequence": str(rng.randint(0, 10))},
                 ),
-                (80, 8, 3 if self._has_roll_ups else 0, 5, 5),
+                (80, 8, 0 if self._is_plain else 3, 5, 5),
             )[0]
             yield Publish(rng.choice(SUBJECTS), b"x" * rng.randint(0, 9), headers)
 
@@ -169,9 +170,10 @@ class Operations:
         if rng.random() < 0.6:
             yield Call(f"STREAM.MSG.DELETE.{self._stream}", {"seq": rng.randint(1, 25)})
             return
-        purges: tuple[Any, ...] = (
-            None, {"keep": rng.randint(1, 4)}, {"filter": rng.choice((*SUBJECTS, "s.*"))}, {"filter": "s.a", "keep": 1}
-        )  # fmt: skip
+        purges: list[Any] = [None]
+        if not self._is_plain:
+            purges += [{"keep": rng.randint(1, 4)}, {"filter": rng.choice((*SUBJECTS, "s.*"))}]
+            purges.append({"filter": "s.a", "keep": 1})
         yield Call(f"STREAM.PURGE.{self._stream}", rng.choice(purges))
 
     def _change(self) -> Iterator[Operation]:
@@ -183,10 +185,11 @@ class Operations:
             "subjects": (["s.>"], ["s.a", "s.b", "s.a.x"], ["s.*"], ["s.a.>", "s.c"]),
             "retention": ("limits", "interest", "workqueue"),
             "discard": ("old", "new"),
-            "max_msg_size": (5, 50, -1),
             "deny_delete": (True,),
             "max_consumers": (1, 2, -1),
         }
+        if self._is_plain:
+            del changes["retention"], changes["max_bytes"]
         key = rng.choice(list(changes))
         self._config = {**self._config, key: rng.choice(changes[key])}
         if key == "discard":

@@ -62,8 +62,8 @@ def test_what_was_acknowledged_leaves_after_the_start(retention: str, monkeypatc
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_what_is_acknowledged_late_leaves(retention: str) -> None:
-    """A message whose deliveries are used up stays until its acknowledgement comes after all, over a restart too; the
-    confirmation is true. An acknowledgement of another place takes nothing away.
+    """A message whose deliveries are used up stays until its acknowledgement, or its end, comes after all, and that is
+    true when it is confirmed, also after a start. An acknowledgement of another place takes nothing away.
     """
 
     async def scene(stage: Stage) -> object:
@@ -81,7 +81,9 @@ def test_what_is_acknowledged_late_leaves(retention: str) -> None:
                     await client.request(reply, b"+ACK", timeout_s=1)
                 found.append(await messages(client))
             await stage.restart()
-            await client.request(replies[1], b"+ACK", timeout_s=2)
-            return [*found, await messages(client)]
+            for reply, word in ((replies[1], b"+ACK"), (replies[2], b"+TERM"), (replies[3], b"-NAK")):
+                await client.request(reply, word, timeout_s=2)
+                found.append(await messages(client))
+            return found
 
-    assert play(1, scene).unwrap() == [COUNT, COUNT - 1, COUNT - 1, COUNT - 1, COUNT - 2]
+    assert play(1, scene).unwrap() == [5, 4, 4, 4, 3, 2, 2]

@@ -89,7 +89,7 @@ class Acknowledgements:
         core.last_acked_ns = now_ns + core.wall_offset_ns
 
     def _finish_late(self, seqs: Sequence[int], pending: Sequence[int]) -> None:
-        """Acknowledged when their deliveries were used up already, or twice: they need not stay for this consumer.
+        """Done with when their deliveries were used up already, or twice: they need not stay for this consumer.
 
         A stream by interest, or a work queue, lets go of them; but not of a message that becomes a dead letter.
         """
@@ -158,6 +158,8 @@ class Acknowledgements:
             self.take_run(AckRun(b"", [seq], [place.consumer_seq]), now_ns)
             return
         if self._core.state.pending.find(seq) < 0:
+            if ack.word == Word.TERM:
+                self._finish_late([seq], ())
             return
         if ack.word == Word.NAK:
             self._give_back(place, ack, now_ns)
