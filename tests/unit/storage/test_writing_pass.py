@@ -69,6 +69,23 @@ async def test_what_comes_while_a_segment_is_made_is_written_behind_it() -> None
     await log.close()
 
 
+@pytest.mark.parametrize("removed", [range(1, 201), range(1, 100), range(100, 201), range(2, 200, 2)])
+async def test_what_was_removed_before_it_was_written_holds_nobody_up(removed: range) -> None:
+    """Messages that are removed while they wait for their segment are passed over, wherever they stand in a run: the
+    writing ends, nothing waits any more, and what is left is there.
+    """
+    _, log = await new_log()
+    log.hold_run(1, RUN)
+    assert log.remove(removed) == len(removed)
+    await log.checkpoint()
+    assert log.unwritten_bytes == 0
+    left = [sequence for sequence in range(1, len(RUN) + 1) if sequence not in removed]
+    assert log.index.messages == len(left)
+    for sequence in left:
+        assert (await log.load(sequence)).payload == RUN[0][2]
+    await log.close()
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 async def test_a_spare_segment_that_cannot_be_made(code: int) -> None:
     """With no room for it, writing goes on as long as the present segment has room, and the messages behind it wait

@@ -226,7 +226,7 @@ class Actor:
         self._count += 1
         payload = f"{id} ".encode()
         payload += (payload * (size // len(payload) + 1))[: max(0, size - len(payload))]
-        note = self._recording.note(self.name, "publish", f"{id} on {subject}, {len(payload)} bytes")
+        note = self._recording.note(self.name, "publish", f"{id} on {subject}, {sized(len(payload))}")
         if self._session is None:
             self._recording.probe("a message was published without a connection")
         sent = self._evidence.sent[id] = Sent(id, note.index, self._session, subject, payload, headers)
@@ -304,3 +304,8 @@ class Actor:
             pass
         await drill.everyone(self.name, "collected")
         self.state = "done"
+
+
+def sized(count: int) -> str:
+    """A number of bytes for people."""
+    return "1 byte" if count == 1 else f"{count} bytes"

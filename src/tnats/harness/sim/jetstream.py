@@ -97,7 +97,8 @@ DISK_KINDS = (
 )
 EVERYTHING = "NPOTD"
 DEATH = "deaths"
-DEATHS = ("D_POWER", "P_KILL", "D_POWER", "P_KILL", "P_CRASHLOOP")
+DEATHS = ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_FSYNC_EIO", "P_KILL", "D_POWER")
+"""What ends a server, and what makes a sync fail: most of what can be lost is lost then."""
 CLOCK = "T"
 JUMPS_MAX = 6
 FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_EACCES", "D_READ_EIO", "P_MEM")
