@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -17,6 +17,7 @@ from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
+from tnats.storage.group import Group, Ticket
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.journal_open import open_journal
 from tnats.storage.record import alarms
@@ -415,6 +416,40 @@ def test_a_sync_interval_risks_only_the_last_interval(seed: int) -> None:
     run(test)
 
 
+def test_tickets_are_done_in_the_order_of_their_appends() -> None:
+    """With a sync interval too, where an append may be written at once: one that comes of a ticket is behind those that
+    were in line before it.
+    """
+
+    async def test() -> None:
+        bench = Bench(new_drive(), sync_interval_ns=SECOND_NS)
+        async with bench.journal() as journal:
+            one, other = journal.group("one"), journal.group("other")
+            done: list[str] = []
+
+            def append(group: Group, name: str, then: Callable[[], None] = lambda: None) -> Ticket:
+                def on_ticket(ticket: Ticket) -> None:
+                    assert ticket.error is None
+                    done.append(name)
+                    then()
+
+                return group.append_nowait([name.encode()], callback=on_ticket, wake=False)
+
+            def append_third() -> None:
+                append(other, "third")
+                journal.write_nowait()
+
+            append(one, "first", append_third)
+            append(other, "second")
+            journal.write_nowait()
+            assert done == ["first", "second"]
+            await journal.flush()
+            assert done == ["first", "second", "third"]
+            assert [bytes((await other.read(index)).body) for index in (1, 2)] == [b"second", b"third"]
+
+    run(test)
+
+
 def test_a_lagging_group_is_written_forward() -> None:
     """A group that keeps few old entries does not hold back the parts: they move, and survive the release."""
 
@@ -442,6 +477,41 @@ def test_a_lagging_group_is_written_forward() -> None:
                 (b"one", 7),
                 (b"two", 7),
             ]
+
+    run(test)
+
+
+def test_a_part_goes_only_when_it_is_known_for_good_that_nobody_needs_it() -> None:
+    """With a sync interval a group is checkpointed while an older part goes: its entries stay until that is durable."""
+
+    async def test() -> None:
+        drive = new_drive()
+        bench = Bench(drive, sync_interval_ns=SECOND_NS, part_bytes=24 * 1024)
+        async with bench.journal() as journal:
+            early, late = journal.group("early"), journal.group("late")
+            for group in (early, late):
+                parts_count = len(journal.old_parts)
+                while len(journal.old_parts) == parts_count:
+                    await group.append_nowait([bytes(3000)]).wait()
+            await journal.flush()
+            await early.set_state_nowait(early.last, b"").wait()
+
+            def checkpoint_late(kind: str, path: str) -> None:
+                if kind == "unlink" and not path.endswith(".tmp") and not checkpointed:
+                    checkpointed.append(late.set_state_nowait(late.last, b""))
+
+            checkpointed: list[Ticket] = []
+            drive.observer = checkpoint_late
+            assert await journal.release() == 1
+            drive.observer = None
+            await checkpointed[0].wait()
+            after = drive.image.clone()
+            assert await journal.release() == 1
+        after.crash(CrashPolicy.STRICT, random.Random(1))
+        async with Bench(new_drive(after)).journal() as journal:
+            assert alarms(journal.findings) == []
+            assert journal.group("late").floor == 0
+            assert len(await journal.group("late").read_run()) == journal.group("late").last > 0
 
     run(test)
 

@@ -85,7 +85,7 @@ class Journal:
         self._work = trio.Event()
         self._closing = False
         self._is_writing = False
-        """A batch is on its way: nothing may be written before it."""
+        """A batch is on its way, up to its last ticket: nothing may be written before that, so tickets end in order."""
         self._under_way: Batch | None = None
         """Written, and its sync is begun."""
         self._leases: list[Append] = []
@@ -189,7 +189,9 @@ class Journal:
             return
         if not part.is_dirty:
             self._work.set()  # `run` has to await the sync, or to begin it after the interval
+        self._is_writing = True
         self._write(part, self._take_batch())
+        self._is_writing = self._under_way is not None
 
     def write_entry_nowait(self, group: Group, body: Buffer) -> bool:
         """With a sync interval, and nothing in line: write one entry in the caller's task, with no ticket for it.
@@ -203,6 +205,7 @@ class Journal:
             or part is None
             or self._queue
             or self._is_writing
+            or self._closing
             or self.frozen is not None
             or not state.state_at
             or group.is_dropped
@@ -246,7 +249,6 @@ class Journal:
             if not self.grants_leases or batch.is_beyond_lease:
                 self._begin_sync(part)
                 self._under_way = batch
-                self._is_writing = True
                 return
         except StorageError as exc:
             self._refuse(batch, exc)
@@ -358,12 +360,12 @@ class Journal:
         if is_synced:  # who waits hears of it before anything else is done
             self.run_pass(lambda: self._announce(batch))
         self._under_way = None
-        self._is_writing = False
         if is_synced:
             self.run_pass(lambda: self._complete(part, batch))
         else:
             assert self.frozen is not None
             self._refuse(batch, self.frozen)
+        self._is_writing = False
 
     # -------------------------------------------------------------- durability
 
@@ -502,10 +504,16 @@ class Journal:
 
     async def release(self) -> int:
         """Remove the oldest parts whose entries nobody needs; returns how many. Raises StoreFrozen."""
-        if self.old_parts and not self.needing(self.old_parts[0]):
-            await self.flush()  # with a sync interval, what says that nobody needs them may not be durable yet
+        number = 0
+        for part in self.old_parts:
+            if self.needing(part):
+                break
+            number = part.number
+        if not number:
+            return 0
+        await self.flush()  # with a sync interval, what says that nobody needs them may not be durable yet
         try:
-            return await self.parts.release(self._groups)
+            return await self.parts.release(number)
         except DiskError as exc:
             raise self._freeze(exc) from exc
 

@@ -155,14 +155,14 @@ class JournalParts:
             if opened is not None and not part.damaged and 0 < part.end < opened.file.size():
                 await opened.file.truncate(part.end)
 
-    async def release(self, groups: GroupTable) -> int:
-        """Remove the oldest parts whose entries nobody needs; returns how many. A damaged part is kept aside.
+    async def release(self, number: int) -> int:
+        """Remove the parts up to `number`, which nobody needs; returns how many. A damaged part is kept aside.
 
         Raises DiskError.
         """
         count = 0
         async with self._releasing:  # in order: a missing number is taken for a lost part
-            while self.current is not None and self.old and not groups.needing(self.old[0]):
+            while self.current is not None and self.old and self.old[0].number <= number:
                 part = self.old[0]
                 opened = self._files.pop(part.number, None)
                 if opened is not None:

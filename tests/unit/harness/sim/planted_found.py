@@ -69,7 +69,10 @@ def makes_the_group(original: Method) -> Method:
 
 
 async def releases_at_once(self: Journal) -> int:
-    return await self.parts.release(self._groups)
+    count = 0
+    while self.parts.current is not None and self.old_parts and not self.needing(self.old_parts[0]):
+        count += await self.parts.release(self.old_parts[0].number)
+    return count
 
 
 def clears_away(original: Method) -> Method:
