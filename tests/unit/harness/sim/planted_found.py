@@ -15,12 +15,9 @@ from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.errors import OUTAGE, ConsumerNotFound
 from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.object_store.store import ObjectStore
-from tnats.jetstream import service as jetstream_service
 from tnats.jetstream.api.direct import DirectGets
 from tnats.limits import CLIENT_PRESENT_LOOK_NS
 from tnats.runtime.api import DiskError
-from tnats.storage.group_table import GroupTable
-from tnats.storage.journal import Journal
 
 Method = Callable[..., Any]
 
@@ -60,21 +57,6 @@ def says_absent(original: Method) -> Method:
     return fail
 
 
-def makes_the_group(original: Method) -> Method:
-    async def open_stream(host: Any, account: Any, record: Any) -> Any:
-        host.store.journal.group(record.group)
-        return await original(host, account, record)
-
-    return open_stream
-
-
-async def releases_at_once(self: Journal) -> int:
-    count = 0
-    while self.parts.current is not None and self.old_parts and not self.needing(self.old_parts[0]):
-        count += await self.parts.release(self.old_parts[0].number)
-    return count
-
-
 def clears_away(original: Method) -> Method:
     async def publish_info(self: ObjectStore, info: Any) -> None:
         try:
@@ -107,27 +89,6 @@ PLANTED_FOUND = (
         0,
         ("C3 objects are whole, and the newest",),
         lambda: [(DirectGets, "_fail", says_absent(DirectGets._fail))],
-    ),
-    Planted(
-        "a stream that damage took is taken for a new one",
-        "jetstream_damage",
-        0,
-        ("C2 reused", "C1 acked"),
-        lambda: [(jetstream_service, "open_stream", makes_the_group(jetstream_service.open_stream))],
-    ),
-    Planted(
-        "entries without the name of their group do not count",
-        "jetstream_damage",
-        0,
-        ("C1 acked",),
-        lambda: [(GroupTable, "has_nameless", False)],
-    ),
-    Planted(
-        "old parts go before what replaces them is durable",
-        "jetstream_publish",
-        0,
-        ("LIVE bound",),
-        lambda: [(Journal, "release", releases_at_once)],
     ),
     Planted(
         "an object whose record was not answered loses its chunks",
