@@ -123,7 +123,7 @@ class MessageLog(Protocol):
         """
 
     async def release(self) -> None:
-        """Free what the last checkpoint no longer needs. Raises StoreFrozen."""
+        """Free what the last checkpoint, whose note is durable, no longer needs. Raises StoreFrozen."""
 
     async def close(self) -> None:
         """Close files without making anything durable."""

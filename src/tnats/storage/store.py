@@ -86,6 +86,7 @@ class OpenStream:
             note = await self.log.checkpoint()
             if applied > self.commit.floor:
                 await self.commit.checkpointed(applied, note).wait()
+                await journal.flush()  # with a sync interval the note is not durable yet
             await self.log.release()
 
 

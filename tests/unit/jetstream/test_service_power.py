@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 
 import orjson
 import pytest
@@ -11,7 +12,10 @@ from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, ClientError, connect
 from tnats.limits import SECOND_NS
+from tnats.runtime.sim.disk_faults import Delay, DiskFault
 from tnats.runtime.sim.disk_image import CrashPolicy
+from tnats.storage.store import StoreOptions
+from tnats.storage.stream_log import StreamLogOptions
 
 PART_BYTES = 256 * 1024
 """Journal parts are small, so that they are filled and released within a test."""
@@ -248,3 +252,43 @@ def test_overwritten_keys_and_limits_survive(seed: int) -> None:
     assert all(found[key] >= number for key, number in acked.items())
     assert bounded["messages"] == 10
     assert bounded["last_seq"] - bounded["first_seq"] == 9
+
+
+@pytest.mark.parametrize("policy", [CrashPolicy.LAZYFS, CrashPolicy.LENGTH, CrashPolicy.STRICT])
+def test_files_go_only_when_the_note_of_their_checkpoint_is_durable(
+    policy: CrashPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sync interval, power fails between a checkpoint that finds a purge and the sync that makes both durable:
+    all messages are there, or none, and nothing is said to be lost that was in files.
+    """
+    streams = StreamLogOptions(segment_bytes=10 * 1024)
+    monkeypatch.setattr("tnats.jetstream.service.StoreOptions", partial(StoreOptions, streams=streams))
+    count = 200
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            for _ in range(count):
+                await client.request("s", bytes(200), timeout_s=1)
+            assert stage.node.jetstream is not None
+            stream = stage.node.jetstream.accounts["$G"].streams["S"]
+            await stream.checkpoint()
+            await client.request("s", b"", timeout_s=1)
+            stage.machine.drive.faults.append(DiskFault(("sync",), Delay(added_ns=SECOND_NS), glob="*.part"))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stream.checkpoint)
+                await stage.sleep(0.5)
+                client.publish_nowait("$JS.API.STREAM.PURGE.S")
+                await stage.sleep(1)
+                stage.machine.power_loss(policy)
+                await stage.machine.wait_ended()
+                nursery.cancel_scope.cancel()
+            stage.machine.drive.faults.clear()
+            stage.machine.start()
+            await stage.sleep(3)
+            state = (await call(client, "STREAM.INFO.S"))["state"]
+            assert isinstance(state, dict)
+            assert state["messages"] in (0, count + 1)
+            assert min(state["lost"]["msgs"]) > count + 1
+
+    play(1, scene, sync_interval=(1000 * SECOND_NS, False)).unwrap()

@@ -92,7 +92,6 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     log.files.on_finding = lambda finding: _warn(host, service, finding)
     if passed_over:
         await service.checkpoint(anyway=True)
-        await host.store.journal.flush()  # under a sync interval a checkpoint alone is not durable yet
     return service
 
 

@@ -656,7 +656,7 @@ class StreamService:
             self._start_intakes()
 
     async def checkpoint(self, *, anyway: bool = False) -> None:
-        """Let the journal forget what is applied; `anyway`, even if that is nothing new. Raises StorageError."""
+        """Let the journal forget, durably, what is applied; `anyway`, even nothing new. Raises StorageError."""
         if self._group is None:
             return
         async with self._checkpointing:
@@ -667,6 +667,7 @@ class StreamService:
             await self._journal.flush()
             log_note = await self.store.log.checkpoint()
             await self._group.set_state_nowait(index, log_note + note.encode()).wait()
+            await self._journal.flush()  # with a sync interval the note is not durable yet
             await self.store.log.release()
 
     def answer(self, replies: list[Reply]) -> None:
