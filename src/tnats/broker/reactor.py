@@ -42,6 +42,8 @@ class Reactor:
         self._connections: dict[Conn | Listener, Connection] = {}
         self._doors: dict[Conn | Listener, ConnectionType] = {}
         self._deferred: list[Connection] = []
+        self._budget = PASS_BYTES
+        """Bytes that may still be read before other tasks get their turn, over as many passes as that takes."""
         self._idle_count = 0
         self._luck = 0
         """How many looks in vain are still allowed."""
@@ -78,6 +80,7 @@ class Reactor:
                 if not ready:
                     passes = 0
                     ready = await poller.wait()
+                    self._budget = PASS_BYTES
             elif passes > PASSES_PER_CHECKPOINT:
                 passes = 0
                 await trio.lowlevel.checkpoint()
@@ -106,17 +109,16 @@ class Reactor:
         """One pass, or several with checkpoints between."""
         exchange = self._exchange
         now_ns = self._broker.now_ns()
-        budget = PASS_BYTES
         exchange.passing = True
         for source in ready:
             connection = self._connections.get(source)
             if connection is not None:
-                budget -= self._read(connection, now_ns)
-                if budget <= 0:
-                    budget = PASS_BYTES
+                self._budget -= self._read(connection, now_ns)
+                if self._budget <= 0:
                     exchange.settle()
                     exchange.passing = False
                     await trio.lowlevel.checkpoint()
+                    self._budget = PASS_BYTES
                     now_ns = self._broker.now_ns()
                     exchange.passing = True
             elif source in self._doors:
