@@ -60,5 +60,6 @@ def test_others_get_their_turn_after_so_many_bytes(count: int) -> None:
 
     trio.run(main)
     read = [after - before for before, after in pairwise(turns)]
-    assert max(read) <= min(-(-PASS_BYTES // count), PASSES_PER_CHECKPOINT + 1)
+    # trio shuffles the tasks of each round: the reactor's turns of two rounds may follow each other.
+    assert max(read) <= 2 * min(-(-PASS_BYTES // count), PASSES_PER_CHECKPOINT + 1)
     assert sum(read) > 0
