@@ -574,10 +574,12 @@ class DiskImage:
             node.cached[name] = node.durable[name] = number
 
     def duplicate(self, path: str, target: str) -> None:
-        """Put a durable copy of a file under another name, replacing what stands there."""
+        """Put a durable copy of a file under another name, replacing what stands there; names under way are settled."""
         original = self._nodes[self.file(path)]
         assert isinstance(original, FileNode)
         directory, name = self.split(target)
+        # A change of that name made before the copy must not reach the medium after it: it would take the copy away.
+        self.sync_directory(directory)
         parent = self._changeable_directory(directory)
         if name in parent.cached:
             self._used_bytes -= self.size(parent.cached[name])

@@ -141,6 +141,41 @@ def test_sync_covers_what_was_written_before_it() -> None:
     assert image.content("/log") == b"a"
 
 
+def test_a_copy_stays_whatever_was_under_way_with_its_name() -> None:
+    """A file put beside another is there after the directory's sync and after a crash, also where its name was
+    removed or used just before; and it can be replaced like any file.
+    """
+
+    def removed(image: DiskImage) -> None:
+        save(image, "/copy", b"old")
+        image.remove("/copy")
+
+    def renamed(image: DiskImage) -> None:
+        save(image, "/copy", b"old")
+        image.rename("/copy", "/away")
+
+    def replaced(image: DiskImage) -> None:
+        save(image, "/next", b"old")
+        image.rename("/next", "/copy")
+
+    for use in (removed, renamed, replaced):
+        for policy in (None, *CrashPolicy):
+            image = DiskImage()
+            save(image, "/f", b"content")
+            use(image)
+            image.duplicate("/f", "/copy")
+            if policy is None:
+                image.sync_directory(image.directory("/"))
+                image.forget_unnamed({})
+            else:
+                image.crash(policy, random.Random(0))
+            assert image.content("/copy") == b"content", (use, policy)
+            image.rename("/f", "/copy")
+            image.sync_directory(image.directory("/"))
+            image.crash(CrashPolicy.STRICT, random.Random(0))
+            assert image.content("/copy") == b"content", (use, policy)
+
+
 def test_clones_are_independent() -> None:
     """Whatever is done to one of two clones never shows in the other; random programs on both agree with a rerun."""
 
