@@ -165,12 +165,12 @@ def test_removals_and_limits() -> None:
 
 
 def test_a_lazy_loss_must_be_named() -> None:
-    """Inside the sync interval a loss is excused if the server names it, and not otherwise."""
-    limits = Limits(lazy_ns=10, power_losses_ns=(1000,))
+    """A loss of what was not synced is excused if the server names it, and not otherwise."""
+    limits = Limits(unsynced_ns=((990, 1000),))
     lost = history(publish("u", 1))
     for named, verdict in (((), "violated"), (((1, 1),), "ok")):
         assert removal.check(Evidence(lost, [held({}, named_lost=named)]), limits).verdict == verdict
-    late = Limits(lazy_ns=10, power_losses_ns=(9000,))
+    late = Limits(unsynced_ns=((8990, 9000),))
     assert removal.check(Evidence(lost, [held({}, named_lost=((1, 1),))]), late).verdict == "violated"
 
 

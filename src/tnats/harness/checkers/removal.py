@@ -2,8 +2,8 @@
 
 Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a limit of the
 stream (`Limits`) justifies its absence; what was removed with an acknowledgement stays away; what is served was
-published, on its subject, and not refused. With a sync interval, what was acknowledged within it before a power loss
-may be gone if the server names it lost. Cost: O(n log n). Source: the contract's K1 to K6.
+published, on its subject, and not refused. With a sync interval, what was acknowledged between the last good sync and a
+power loss may be gone if the server names it lost. Cost: O(n log n). Source: the contract's K1 to K6.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ class Limits:
     age_max_ns: int = 0
     age_slack_ns: int = 0
     """How far clocks may have been off."""
-    lazy_ns: int = 0
-    power_losses_ns: tuple[int, ...] = ()
-    """When power failed, in the history's time."""
+    unsynced_ns: tuple[tuple[int, int], ...] = ()
+    """From when to when a loss of power may have taken what was acknowledged, in the history's time."""
 
 
 def check(evidence: Evidence, limits: Limits | None = None) -> Result:
@@ -150,7 +149,7 @@ def is_lost(operation: Operation, replica: Replica, limits: Limits) -> bool:
     """Whether a sync interval explains it, and the server says so."""
     assert operation.end is not None
     acked_ns = operation.end.time_ns
-    inside = any(0 <= lost_ns - acked_ns <= limits.lazy_ns for lost_ns in limits.power_losses_ns)
+    inside = any(first_ns <= acked_ns <= last_ns for first_ns, last_ns in limits.unsynced_ns)
     return inside and replica.is_named_lost(operation.told("seq"))
 
 

@@ -36,6 +36,7 @@ from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
 from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream, store_content
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
+from tnats.harness.sim.lazy_losses import LazyLosses
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_anchor
 from tnats.harness.stream_reading import told_lost
@@ -151,7 +152,7 @@ class JetStreamDrill(Drill):
         self.readings: list[Replica] = []
         self.readings_then: list[tuple[int, Replica]] = []
         """(events of the history until then, what a power loss at that moment would have left)"""
-        self.power_losses_ns: list[int] = []
+        self.lazy_losses: LazyLosses | None = None
         self.servers: list[Node] = []
         self.audit: AckAudit | None = None
         self._world: World
@@ -271,6 +272,10 @@ class JetStreamDrill(Drill):
         machine.start(self.serve)
         names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
         self.recorder = Recorder(world.now_ns, len(names))
+        if self.plan.word("sync") == "lazy":
+            window_ns = SYNC_INTERVAL_NS + SECOND_NS
+            self.lazy_losses = LazyLosses(window_ns, self.recorder.time_ns, lambda: len(self.servers))
+            machine.drive.on_sync = self.lazy_losses.on_sync
         await self.as_reader(self._furnish)
         self._start_ns = world.now_ns()
         for number, name in enumerate(names):
@@ -301,8 +306,8 @@ class JetStreamDrill(Drill):
 
     def struck(self, fault: Fault) -> None:
         self.recorder.nemesis(fault.kind, str(fault))
-        if fault.kind == "D_POWER":
-            self.power_losses_ns.append(self.recorder.time_ns())
+        if fault.kind == "D_POWER" and self.lazy_losses is not None:
+            self.lazy_losses.power_lost()
 
     async def _furnish(self, js: JetStream) -> None:
         for config in self.streams():

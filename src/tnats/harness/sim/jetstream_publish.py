@@ -34,7 +34,7 @@ from tnats.harness.checkers import (
 )
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.checkers.removal import Limits
-from tnats.harness.sim.jetstream import SYNC_INTERVAL_NS, JetStreamDrill
+from tnats.harness.sim.jetstream import JetStreamDrill
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
@@ -221,21 +221,20 @@ class PublishDrill(JetStreamDrill):
 
     def limits_of(self, stream: str) -> Limits:
         """What the stream may have removed."""
-        lazy = SYNC_INTERVAL_NS + SECOND_NS if self.plan.word("sync") == "lazy" else 0
-        lost = tuple(self.power_losses_ns) if lazy else ()
+        unsynced_ns = tuple(self.lazy_losses.spans_ns) if self.lazy_losses is not None else ()
         if stream == "K":
-            return Limits(PER_SUBJECT_MAX, MESSAGES_MAX, lazy_ns=lazy, power_losses_ns=lost)
+            return Limits(PER_SUBJECT_MAX, MESSAGES_MAX, unsynced_ns=unsynced_ns)
         if stream == "A":
             slack = 600 * SECOND_NS if self.clocks_moved() else SECOND_NS
-            return Limits(age_max_ns=AGE_MAX_NS, age_slack_ns=slack, lazy_ns=lazy, power_losses_ns=lost)
-        return Limits(lazy_ns=lazy, power_losses_ns=lost)
+            return Limits(age_max_ns=AGE_MAX_NS, age_slack_ns=slack, unsynced_ns=unsynced_ns)
+        return Limits(unsynced_ns=unsynced_ns)
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         stream = (evidence.replicas[0].node if evidence.replicas else "S").partition(" ")[0]
         yield ack_unique.check(evidence)
         if stream != "A":
             yield converged.check(evidence)
-        has_lost = self.plan.word("sync") == "lazy" and bool(self.power_losses_ns)
+        has_lost = self.lazy_losses is not None and bool(self.lazy_losses.spans_ns)
         if stream == "N":
             yield counter.check(evidence, has_lost=has_lost)
             return

@@ -64,6 +64,8 @@ class SimDrive:
         self.cold = cold
         """Chance that `pread_cached` finds the page not in the cache."""
         self.observer: Callable[[Kind, str], None] | None = None
+        self.on_sync: Callable[[str, bool], None] | None = None
+        """Told of every sync of a file or directory that ends, and whether the caller hears that it is durable."""
         self.sync_free_at_ns = 0
         self.locks: dict[str, SimDisk] = {}
         self.opened: dict[int, int] = {}
@@ -95,6 +97,11 @@ class SimDrive:
                 else:
                     effect = fault.effect
         return effect, delay
+
+    def synced(self, path: str, *, is_good: bool) -> None:
+        """A sync ended."""
+        if self.on_sync is not None:
+            self.on_sync(path, is_good)
 
     def latency_ns(self, base_ns: int, count: int, delay: Delay | None) -> int:
         """A drawn latency for an operation on `count` bytes."""
@@ -233,11 +240,13 @@ class SimDisk:
             raise disk_error("sync directory", path, exc.code) from None
         before = self.drive.image.operation_count
         await self.take(self.drive.timing.sync_ns, 0, delay)
+        is_refused = isinstance(effect, SyncFault) and effect.variant in ("once", "sticky")
+        self.drive.synced(path, is_good=not is_refused)
+        if is_refused:
+            raise disk_error("sync directory", path, errno.EIO)
         if not isinstance(effect, SyncFault):
             self.drive.image.sync_directory(number, before)
             self.drive.image.forget_unnamed(self.drive.opened)
-        elif effect.variant in ("once", "sticky"):
-            raise disk_error("sync directory", path, errno.EIO)
 
     async def free_bytes(self, path: str) -> int:
         self.begin("free", path, verb="ask for free space of")
@@ -405,12 +414,14 @@ class SimSyncing:
         image = self.disk.drive.image
         await self.disk.clock.sleep_ns(self.done_at_ns - self.disk.clock.mono_ns())
         self.disk.check_alive()
+        is_refused = isinstance(self.effect, SyncFault) and self.effect.variant in ("once", "sticky")
+        self.disk.drive.synced(self.path, is_good=not is_refused and not isinstance(self.effect, Fail))
         if isinstance(self.effect, Fail):
             raise disk_error("sync", self.path, self.effect.errno)
         if isinstance(self.effect, SyncFault):
             if self.effect.variant in ("once", "silent"):
                 image.forget_content(self.number, self.before)
-            if self.effect.variant in ("once", "sticky"):
+            if is_refused:
                 raise disk_error("sync", self.path, errno.EIO)
             return
         image.sync_file(self.number, self.before)
