@@ -84,7 +84,7 @@ class OpenStream:
             applied = self.applied
             await journal.flush()
             note = await self.log.checkpoint()
-            if applied > self.commit.floor:
+            if applied > self.commit.floor or not self.commit.note:  # no file goes before a note says where all begins
                 await self.commit.checkpointed(applied, note).wait()
                 await journal.flush()  # with a sync interval the note is not durable yet
             await self.log.release()
@@ -176,7 +176,8 @@ class Store:
             store_id=place.store_id,
             options=self._options.streams,
             note=commit.note[: NOTE.size],
-            first_sequence=None if name in self._adopted else first_sequence,
+            first_sequence=first_sequence,
+            is_adopted=name in self._adopted,
             last_sequence=last_sequence,
             erase_again=not self._marker.ended_clean,
             keys=place.keys,

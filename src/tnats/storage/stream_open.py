@@ -37,6 +37,7 @@ async def open_stream_log(
     options: StreamLogOptions,
     note: bytes = b"",
     first_sequence: int | None = 1,
+    is_adopted: bool = False,
     last_sequence: int | None = None,
     erase_again: bool = False,
     readonly: bool = False,
@@ -46,7 +47,9 @@ async def open_stream_log(
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
 
-    `first_sequence` is for a log without a note; None takes the lowest sequence that is found. What the files hold
+    `first_sequence` is for a log without a note; None takes the lowest sequence that is found. `is_adopted`: the
+    journal has lost the note. The lowest that is found is the first one then, unless some of the files cannot be read:
+    what stood there may have been lower, and is lost and not removed, down to `first_sequence`. What the files hold
     behind `last_sequence` is kept apart until the replay comes to it (`StreamRecovery`); None: nothing is.
     `erase_again` after an end that was not clean: erasures may not have reached the medium. `readonly` only looks, and
     leaves no file open. Raises StoreRefused, DiskError.
@@ -55,7 +58,8 @@ async def open_stream_log(
         await disk.mkdir(directory)
         await disk.sync_dir(directory.rpartition("/")[0])
     files = StreamFiles(disk, clock, entropy, directory, name, store_id, options.segment_bytes, keys)
-    start = first_sequence or 1
+    finds_start = not note and (is_adopted or first_sequence is None)
+    start = 1 if finds_start else first_sequence or 1
     last, messages, durable = start - 1, 0, (0, 0)
     if note:
         start, last, messages, _, *end = NOTE.unpack(note)
@@ -63,7 +67,10 @@ async def open_stream_log(
     log = StreamLog(files, MessageIndex(start), last_sequence, options)
     log.recovery.noted = (last, messages) if note else (0, 0)
     opening = _Opening(log, durable, erase_again=erase_again, readonly=readonly)
-    await opening.run(last, finds_start=not note and first_sequence is None)
+    await opening.read_files()
+    if finds_start:
+        log.index.raise_start(opening.find_start(first_sequence))
+    opening.finish(last)
     return log
 
 
@@ -81,9 +88,9 @@ class _Opening:
         self.latest_time_of = 0
         """Highest sequence that was found."""
 
-    async def run(self, last: int, *, finds_start: bool) -> None:
-        """`last`: sequence up to which all were used; `finds_start`: the first is the lowest that is found."""
-        files, index = self.files, self.log.index
+    async def read_files(self) -> None:
+        """Take what the segments hold, the newest first."""
+        files = self.files
         for entry in reversed(await files.disk.list(files.directory)):
             path = f"{files.directory}/{entry.name}"
             stem, _, extension = entry.name.partition(".")
@@ -92,13 +99,21 @@ class _Opening:
             elif extension == "seg" and stem.isdecimal():
                 files.next_number = max(files.next_number, int(stem) + 1)
                 await self.read_segment(path, int(stem), entry.size)
-        if finds_start:
-            index.raise_start(min((each.lowest for each in files.segments.values() if each.highest), default=1))
+
+    def find_start(self, first_sequence: int | None) -> int:
+        """The first sequence of a log without a note: see `open_stream_log`."""
+        found = [each.lowest for each in self.files.segments.values() if each.highest]
+        if first_sequence is not None and (self.recovery.holes or not found):
+            found.append(first_sequence)
+        return min(found, default=1)
+
+    def finish(self, last: int) -> None:
+        """All is read. `last`: sequence up to which all were used."""
         for each in self.indexes():
             each.extend(min(last, self.end_of(each)))
             each.settle()
         self.recovery.compare_with_note()
-        files.segments = dict(sorted(files.segments.items()))
+        self.files.segments = dict(sorted(self.files.segments.items()))
 
     async def read_segment(self, path: str, number: int, size: int) -> None:
         files = self.files
