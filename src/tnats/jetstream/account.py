@@ -396,13 +396,16 @@ class AccountService:
 
     async def pause_consumer(self, consumer: ConsumerService, until_ns: int | None) -> ApiError | None:
         """Pause until a time, or go on."""
-        config = attrs.evolve(consumer.config, pause_until_ns=until_ns)
-        try:
-            if has_log(consumer.stream, config):
-                await self.host.catalogue.put_consumer(attrs.evolve(consumer.record, config=config))
-        except StorageError as failure:
-            return errors.CONSUMER_CREATE(err=str(failure))
-        consumer.reconfigure(config)
+        async with self._changing:
+            if consumer.stream.consumers.get(consumer.name) is not consumer:
+                return errors.CONSUMER_NOT_FOUND()
+            config = attrs.evolve(consumer.config, pause_until_ns=until_ns)
+            try:
+                if has_log(consumer.stream, config):
+                    await self.host.catalogue.put_consumer(attrs.evolve(consumer.record, config=config))
+            except StorageError as failure:
+                return errors.CONSUMER_CREATE(err=str(failure))
+            consumer.reconfigure(config)
         return None
 
     async def delete_consumer(self, stream: StreamService, consumer: ConsumerService) -> ApiError | None:

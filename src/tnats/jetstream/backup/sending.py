@@ -83,10 +83,11 @@ class BackupSender:
         told = {"acc": stream.account.name}
         stream.account.advise([snapshot_created(stream.name, self._state, told, host.options.domain)])
         self._client.subscribe(self._reply_prefix + b".*.*")
-        status = "204"
+        status = "500 the server has stopped it"
         try:
             await self._wait_for_subscriber()
             await self._send_all()
+            status = "204"
         except _GivenUp as end:
             status = str(end)
         except TnatsError as failure:

@@ -122,7 +122,7 @@ class Outbox:
         host = self._consumer.host
         pause_ns = CONSUMER_LETTER_PAUSE_NS
         try:
-            while self._waiting and not self._consumer.is_deleted:
+            while self._waiting and not self._consumer.is_stopped:
                 refusal = await self._send_some()
                 if not refusal:
                     pause_ns = CONSUMER_LETTER_PAUSE_NS
@@ -166,6 +166,6 @@ class Outbox:
         self._post.forget(replies)
         self._waiting = deque(letter for letter in self._waiting if letter.seq not in sent.stored)
         for letter in letters:
-            if letter.seq in sent.stored and not self._consumer.is_deleted:
+            if letter.seq in sent.stored and not self._consumer.is_stopped:
                 self._consumer.letter_stored(letter.seq)
         return "" if len(sent.stored) == len(letters) else sent.refusal or "no answer"

@@ -26,7 +26,7 @@ from tnats.jetstream.api.messages import ConsumerInfo
 from tnats.jetstream.consumer.acks import AckRun, Said, reply_prefix
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.consumer.core import Identity
-from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable
+from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable, status_block
 from tnats.jetstream.consumer.hot import bundle_of
 from tnats.jetstream.consumer.letters import Letter
 from tnats.jetstream.consumer.machine import ConsumerMachine
@@ -88,7 +88,7 @@ class ConsumerService:
         self.stream = stream
         self.record = record
         self.wake_ns: int | None = None
-        self.is_deleted = False
+        self.is_stopped = False
         self.loss = ""
         """What damage has cost it, for the health check; empty: nothing."""
         self._group = group
@@ -138,10 +138,20 @@ class ConsumerService:
 
     def stop(self, line: str = "") -> None:
         """Serve no more; waiting requests are told `line`."""
-        self.is_deleted = True
+        self.is_stopped = True
         self.host.timers.set(self, None)
-        if line:
-            self._carry_out(self.machine.end_requests(line))
+        unsent = list(self._sending)
+        self._sending.clear()
+        effects = self.machine.end_requests(line) if line else Effects()
+        ended = [send.target for send in effects.sends if isinstance(send, Status)]
+        for send in unsent:
+            if isinstance(send, Status):
+                self._send_status(send)
+            elif line and not self.config.is_push:  # those whose messages were still to be read
+                targets = [target for target in dict.fromkeys(send.targets) if target not in ended]
+                effects.sends += [Status(target, status_block(line)) for target in targets]
+                ended += targets
+        self._carry_out(effects)
 
     # ------------------------------------------------------------------ what clients send
 
@@ -167,7 +177,7 @@ class ConsumerService:
 
     def look_for_interest(self) -> None:
         """Subscriptions have changed."""
-        if self.config.is_push and not self.is_deleted:
+        if self.config.is_push and not self.is_stopped:
             # Whoever listens to a pattern, or in another group, looks on: a delivery to it alone would be lost.
             target, group = to_bytes(self.config.deliver_subject), to_bytes(self.config.deliver_group)
             is_bound = self.stream.account.bus.has_listener(target, group)
@@ -225,8 +235,8 @@ class ConsumerService:
             after.done += effects.done
         if effects.advisories:
             self.stream.account.advise(effects.advisories)
-        if effects.is_inactive and not self.is_deleted:
-            self.is_deleted = True
+        if effects.is_inactive and not self.is_stopped:
+            self.is_stopped = True
             self.host.spawn(self.stream.account.delete_consumer, self.stream, self)
 
     def settle(self) -> None:
@@ -236,7 +246,7 @@ class ConsumerService:
             self.flush()
         elif (self._ops or self._unwritten) and not self._ops_due_ns:
             self._ops_due_ns = now_ns + CONSUMER_OPS_DELAY_NS
-        if self.is_deleted:
+        if self.is_stopped:
             return
         wake_ns = self.machine.next_deadline_ns(now_ns) if len(self._sending) < SENDING_MAX else None
         if self._ops_due_ns and (wake_ns is None or self._ops_due_ns < wake_ns):
@@ -257,7 +267,7 @@ class ConsumerService:
         """Put what the machine did into the log."""
         after, self._after = self._after, _After()
         self._ops_due_ns = 0
-        if self._group is not None and self.stream.trouble is not None:
+        if self._group is not None and (self.stream.trouble is not None or self._group.is_dropped):
             self._ops = []
             return  # nothing is written any more, so nothing can be confirmed
         if self._group is None or not (self._ops or self._unwritten):
@@ -309,7 +319,7 @@ class ConsumerService:
             self._unwritten += after.ops
             self._after.letters[:0] = after.letters
             self._ops_due_ns = self.host.mono_ns() + CONSUMER_OPS_DELAY_NS
-            if not self.is_deleted:
+            if not self.is_stopped:
                 self.host.timers.set(self, self._ops_due_ns)
         else:
             self.stream.trouble = self.stream.trouble or error
@@ -323,13 +333,13 @@ class ConsumerService:
 
     async def checkpoint(self) -> None:
         """Let the journal forget what is in the state. Raises StorageError."""
-        if self._group is None or self.is_deleted:
+        if self._group is None or self._group.is_dropped:
             return
         self.flush()
         # With the log flushed, the state is what the entries up to here have made of it.
         index, state = self._group.proposed, self.machine.state.encode()
         await self.host.store.journal.flush()
-        if index > self._group.floor and self._group.last >= index:
+        if index > self._group.floor and self._group.last >= index and not self._group.is_dropped:
             await self._group.set_state_nowait(index, state).wait()
 
     # ------------------------------------------------------------------ sending
@@ -348,7 +358,7 @@ class ConsumerService:
     async def _send_rest(self) -> None:
         """Send what waits, reading what must be read."""
         sending = self._sending
-        while sending and not self.is_deleted:
+        while sending:
             send = sending[0]
             if isinstance(send, Status):
                 self._send_status(send)
@@ -361,14 +371,16 @@ class ConsumerService:
                     found = [attrs.astuple(await self.stream.store.load(left.seqs[0]))]
                 except (KeyError, StorageError, DiskError):
                     pass  # removed meanwhile, or damaged, which the store has reported
+                if self.is_stopped:
+                    return
                 self._deliver(left, found)
                 left = left.behind(1)
             if left is not None and len(left.seqs):
                 sending[0] = left
             else:
                 sending.popleft()
-        sending.clear()
-        self.stream_advanced()
+        if not self.is_stopped:
+            self.stream_advanced()
 
     def _send_status(self, status: Status) -> None:
         self._client.publish(status.target, b"", reply=status.reply, headers=status.block)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from tnats.jetstream.api import errors
+from tnats.jetstream.domain import NO_RESPONDERS
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
 from tnats.jetstream.ports import Client
@@ -64,7 +65,7 @@ from tnats.limits import (
 )
 from tnats.records import define
 from tnats.runtime.api import DiskError
-from tnats.storage.errors import DataDamaged, StorageError, StoreFull
+from tnats.storage.errors import DataDamaged, LogRemoved, StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.subjects.tokens import is_subset, to_bytes
 
@@ -142,6 +143,8 @@ class StreamService:
         self._republisher: Republisher | None = None
         self._is_circular = False
         """That it republishes in a circle has been logged."""
+        self._is_serving = False
+        """It was started, and not stopped since: what is published is its business."""
         self._keeps_time = True
         """Something in it can fall due."""
         self.intakes: list[Intake] = []
@@ -169,15 +172,20 @@ class StreamService:
 
     def start(self) -> None:
         """Take in what is published from now on."""
+        self._is_serving = True
         self._follow_config()
         self._start_intakes()
         self._set_timer()
 
     def stop(self) -> None:
-        """Take in nothing more."""
+        """Take in nothing more. Who waits in line hears what any publisher to no stream hears from now on."""
+        self._is_serving = self._keeps_time = False
         self._client.close()
         self._subscriptions.clear()
         self._stop_intakes()
+        while self._line:
+            self._send_away(self._line.take())
+        self._has_advanced()  # whoever waits for more must look elsewhere
         self.host.timers.set(self, None)
 
     def _start_intakes(self) -> None:
@@ -225,12 +233,19 @@ class StreamService:
                 self.leader.learn_total(seq, content(found))
 
     async def wait_advanced(self) -> None:
-        """Return when a message was stored since the call."""
+        """Return when a message was stored since the call, or the stream has stopped."""
         if self._advanced is None:
             self._advanced = trio.Event()
         await self._advanced.wait()
 
+    def _has_advanced(self) -> None:
+        if self._advanced is not None:
+            self._advanced.set()
+            self._advanced = None
+
     def _follow_config(self) -> None:
+        if not self._is_serving:
+            return
         config = self.config
         wanted = {} if config.mirror is not None else dict.fromkeys(config.subjects)
         for subject in [subject for subject in self._subscriptions if subject not in wanted]:
@@ -254,6 +269,9 @@ class StreamService:
 
     def ingest(self, batch: list[Inbound]) -> None:
         """Take in what was published on the stream's subjects."""
+        if not self._is_serving:
+            self._send_away(batch)
+            return
         room = self._room()
         if len(batch) > room:
             self._refuse(batch[room:], errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
@@ -294,7 +312,7 @@ class StreamService:
                     self._refuse(self._line.take(), error)
             elif self.config.allow_msg_counter and not self._learn_totals_nowait(self._line.first):
                 self._is_counting = True
-                self.host.spawn(self._count)
+                self.host.spawn(self._count, self._line.first)
             else:
                 self._admit(self._line.take())
 
@@ -314,9 +332,14 @@ class StreamService:
             self._client.publish_all(admission.replies)
 
     def _refuse(self, batch: list[Inbound], error: errors.ApiError, headers: bytes = b"") -> None:
+        self._answer_alike(batch, self.leader.refusal(error), headers)
+
+    def _send_away(self, batch: list[Inbound]) -> None:
+        self._answer_alike(batch, b"", NO_RESPONDERS)
+
+    def _answer_alike(self, batch: list[Inbound], payload: bytes, headers: bytes) -> None:
         if self.config.no_ack:
             return
-        payload = self.leader.refusal(error)
         for message in batch:
             if message.reply:
                 self._client.publish(message.reply, payload, headers=headers)
@@ -333,9 +356,9 @@ class StreamService:
             self.leader.learn_total(seq, content(found))
         return True
 
-    async def _count(self) -> None:
+    async def _count(self, batch: list[Inbound]) -> None:
         """Read the counter totals that the first batch in line needs."""
-        for seq in self.leader.wanted_totals(self._line.first):
+        for seq in self.leader.wanted_totals(batch):
             try:
                 self.leader.learn_total(seq, content(await self.store.load(seq)))
             except KeyError:
@@ -343,7 +366,8 @@ class StreamService:
             except DataDamaged:
                 self.leader.learn_total(seq, None)
             except (StorageError, DiskError) as trouble:
-                self._refuse(self._line.take(), errors.STREAM_STORE_FAILED(err=str(trouble)))
+                if self._line:  # else the stream has stopped
+                    self._refuse(self._line.take(), errors.STREAM_STORE_FAILED(err=str(trouble)))
                 break
         self._is_counting = False
         self._move_line()
@@ -431,7 +455,9 @@ class StreamService:
                 self._client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
         elif self.trouble is None:
             self.trouble = error
-            self.host.log.error(f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}")
+            if not isinstance(error, LogRemoved):  # which happens to a stream that is being deleted
+                text = f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}"
+                self.host.log.error(text)
         self.account.advise(self.leader.reset())
         for pending in given_up:
             if pending.done is not None:
@@ -458,9 +484,8 @@ class StreamService:
             self._follow_config()
         while self._held and self._held[0][0] <= self.applied_index:
             self._client.publish_all(self._held.popleft()[1])
-        if self._advanced is not None and isinstance(entry, Append):
-            self._advanced.set()
-            self._advanced = None
+        if isinstance(entry, Append):
+            self._has_advanced()
         if self.consumers:
             self._tell_consumers(applied, entry)
         if done is not None:
@@ -608,7 +633,7 @@ class StreamService:
     # ------------------------------------------------------------------ time
 
     def _set_timer(self) -> None:
-        deadline_ns = self.leader.next_deadline_ns()
+        deadline_ns = self.leader.next_deadline_ns() if self._keeps_time else None
         if deadline_ns is None:
             if self.wake_ns is not None:
                 self.host.timers.set(self, None)
