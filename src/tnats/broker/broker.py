@@ -104,13 +104,10 @@ class Broker:
 
     async def _settle_outside_passes(self) -> None:
         """Write what was published by other tasks than the reactor."""
-        exchange = self.exchange
         while True:
             await self._unsettled.wait()
             self._unsettled = trio.Event()
-            exchange.passing = True
-            exchange.settle()
-            exchange.passing = False
+            self.exchange.settle()
 
     # ------------------------------------------------------------------ doors and connections
 

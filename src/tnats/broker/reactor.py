@@ -116,7 +116,6 @@ class Reactor:
                 self._budget -= self._read(connection, now_ns)
                 if self._budget <= 0:
                     exchange.settle()
-                    exchange.passing = False
                     await trio.lowlevel.checkpoint()
                     self._budget = PASS_BYTES
                     now_ns = self._broker.now_ns()
@@ -124,7 +123,6 @@ class Reactor:
             elif source in self._doors:
                 self._accept(cast(Listener, source))
         exchange.settle()
-        exchange.passing = False
 
     def _read(self, connection: Connection, now_ns: int) -> int:
         """Read once; bytes read."""
@@ -159,7 +157,6 @@ class Reactor:
         if connection.inbound.deferred:
             self._deferred.append(connection)
         exchange.settle()
-        exchange.passing = False
 
     def _accept(self, listener: Listener) -> None:
         for _ in range(ACCEPTS_PER_PASS_MAX):

@@ -39,7 +39,6 @@ def make_jetstream(node: Node) -> JetStream:
         exchange.passing = True  # what is published needs no wake-up
         work()
         exchange.settle()
-        exchange.passing = False
 
     node.broker.update_info(api_lvl=API_LEVEL)
     return JetStream(node.runtime, options, node.log, bus_of, run_pass)

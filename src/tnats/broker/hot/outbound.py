@@ -62,6 +62,7 @@ class Exchange:
         self.draw = draw
         self.wake = wake
         self.passing = False
+        """Set where a pass begins; `settle` ends it."""
         self.buffer = allocate(READ_BYTES)
         self.view = memoryview(self.buffer)
         self.view_bytes = VIEW_BYTES
@@ -92,7 +93,8 @@ class Exchange:
             self.small_stages.append(stage)
 
     def settle(self) -> None:
-        """Hand internal clients what waits for them, then write every outbound that has something."""
+        """End a pass: hand internal clients what waits for them, then write every outbound that has something."""
+        self.passing = True
         rounds = 0
         while self.inboxes and rounds < SETTLE_ROUNDS_MAX:
             rounds += 1
@@ -105,6 +107,7 @@ class Exchange:
         for outbound in dirty:
             outbound.dirty = False
             outbound.flush()
+        self.passing = False
         if self.inboxes or self.dirty:
             self.wake()
 
