@@ -260,14 +260,16 @@ def only_leaf(exc: BaseException) -> BaseException:
     return exc
 
 
-RUNS_PER_COLLECTION = 16
-_run_count = 0
+LEFT_OBJECTS_MAX = 200_000
+"""How many objects earlier worlds may hold together before it is looked for which of them are garbage by now."""
+
+_left_object_count = 0
 
 
 @contextmanager
 def quiet_collector() -> Iterator[None]:
     """Keep the garbage collector from running at times that do not repeat."""
-    global _run_count  # noqa: PLW0603  # the collector is global too
+    global _left_object_count  # noqa: PLW0603  # the collector is global too
     enabled = gc.isenabled()
     gc.freeze()
     gc.disable()
@@ -275,9 +277,10 @@ def quiet_collector() -> Iterator[None]:
         yield
     finally:
         gc.collect()  # what this world leaves behind, while all that was there before is still out of its sight
+        _left_object_count += len(gc.get_objects())
         gc.unfreeze()
-        _run_count += 1
-        if _run_count % RUNS_PER_COLLECTION == 0:
-            gc.collect()  # what earlier worlds were held by until now: the collector's own occasions are too rare here
+        if _left_object_count > LEFT_OBJECTS_MAX:
+            _left_object_count = 0
+            gc.collect()  # the collector's own occasions are too rare here
         if enabled:
             gc.enable()
