@@ -1136,6 +1136,33 @@ def test_consumers_of_a_work_queue(talk: Talk) -> None:
 
 
 @side_by_side
+def test_updating_consumers_of_a_work_queue(talk: Talk) -> None:
+    """What cannot change is told as for any consumer; what a new one may not be, for new ones alone."""
+    talk.create("S", retention="workqueue")
+    make(talk, "A", filter_subject="s.a")
+    make(talk, "B", filter_subject="s.b")
+    starts: list[dict[str, object]] = [{"deliver_policy": "new"}, {"deliver_policy": "last"}, {"ack_policy": "all"}]
+    for change in starts:
+        assert refused(talk, "A", filter_subject="s.a", **change) == 10012
+        assert refused(talk, "A", filter_subject="s.a", action="update", **change) == 10012
+        assert refused(talk, "A", filter_subject="s.a", action="create", **change) == 10148
+        assert refused(talk, "N", filter_subject="s.n", **change) == (10098 if "ack_policy" in change else 10101)
+        assert refused(talk, "N", filter_subject="s.n", action="update", **change) == 10149
+    for action in ("", "update"):
+        assert refused(talk, "A", filter_subject="s.a", ack_policy="none", action=action) == 10084
+        assert refused(talk, "N", filter_subject="s.n", ack_policy="none", action=action) == 10084
+        assert refused(talk, "A", filter_subject="s.b", action=action) == 10100
+        assert refused(talk, "A", filter_subject="s.*", ack_policy="all", action=action) == 10100
+    assert refused(talk, "N") == 10099
+    assert refused(talk, "N", deliver_policy="new") == 10101
+    with talk.ours_alone() as is_ours:  # nats-server lets it have what the other one has
+        answer = talk.api(
+            "CONSUMER.CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "A", "ack_policy": "explicit"}}
+        )
+        assert not is_ours or answer["error"]["err_code"] == 10100
+
+
+@side_by_side
 def test_a_consumer_of_a_work_queue_made_again(talk: Talk) -> None:
     """Deleting and making it again five times loses nothing."""
     talk.create("S", retention="workqueue")

@@ -16,7 +16,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import Usage
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.stream.config import Storage, StreamConfig
-from tnats.jetstream.stream.quotas import AccountLimits, Quotas, bytes_exceeded, reserved_bytes, tier_name
+from tnats.jetstream.stream.quotas import AccountLimits, Quotas, reserved_bytes, tier_name
 from tnats.limits import STORES_MEASURED_NS
 from tnats.records import define
 
@@ -80,7 +80,7 @@ class UsageMeter:
             self._measured_until_ns = now_ns + STORES_MEASURED_NS
             self._measure(accounts, options)
         if self._full[config.storage]:
-            return bytes_exceeded(config.storage)
+            return errors.INSUFFICIENT_RESOURCES()
         if self._over and self._over.get(_place(account.quotas, account.name, config)):
             return errors.ACCOUNT_RESOURCES_EXCEEDED()
         return None

@@ -170,7 +170,7 @@ def test_the_bounds_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
                 await publish(client, "N", b"x" * 100)
             await stage.sleep(STORES_MEASURED_NS / 10**9 + 0.1)
             refused: Any = await publish(client, "N", b"x")
-            assert refused["error"]["err_code"] == 10028
+            assert refused["error"]["err_code"] == 10023
 
     play(1, scene).unwrap()
 

@@ -155,7 +155,7 @@ def test_a_full_store_is_told() -> None:
                 await stage.sleep(0.2)
             refused = [one for one in answers if one is not None and "error" in one]
             assert len(refused) == 5
-            assert "10028" in str(refused[0]["error"])
+            assert "10023" in str(refused[0]["error"])
             assert await publish(client, "f", b"") == {"stream": "F", "seq": 1}
 
     play(1, scene).unwrap()

@@ -86,21 +86,23 @@ def check_create(
     pedantic: bool = False,
 ) -> ConsumerConfig | ApiError:
     """What a create request leads to: a new consumer, or an update of the existing one (`old`)."""
-    if old is None and action == Action.UPDATE:
-        return errors.CONSUMER_DOES_NOT_EXIST()
     checked = check(config, around, pedantic=pedantic)
     if isinstance(checked, ApiError):
         return checked
     if old is not None:
         if action == Action.CREATE and old != checked:
             return errors.CONSUMER_ALREADY_EXISTS()
+        if _shares_work(checked, around):
+            return errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
         if around.is_bound and old.deliver_subject != checked.deliver_subject:
             return errors.CONSUMER_NAME_EXIST()
         return _update_error(old, checked) or _keep_pause(old, checked)
+    if action == Action.UPDATE:
+        return errors.CONSUMER_DOES_NOT_EXIST()
     consumers_max = around.stream.max_consumers
     if 0 < consumers_max <= around.others_count:
         return errors.MAXIMUM_CONSUMERS_LIMIT()
-    return checked
+    return _workqueue_error(checked, around) or checked
 
 
 def _keep_pause(old: ConsumerConfig, new: ConsumerConfig) -> ConsumerConfig:
@@ -357,22 +359,10 @@ def _check_inactivity(work: _Check) -> ApiError | None:
 
 
 def _check_workqueue(work: _Check) -> ApiError | None:
-    config, around = work.config, work.around
-    if around.stream.retention != Retention.WORKQUEUE:
-        return None
-    if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
-        if config.ack_policy == AckPolicy.NONE and not config.is_push:
-            return errors.CONSUMER_PULL_REQUIRES_ACK()
-        return errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK()
-    filters = config.filters()
-    for other in around.others:
-        other_filters = other.filters()
-        if not filters or not other_filters:
-            return errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE() if filters else errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
-        if any(subjects_overlap(one, two) for one in filters for two in other_filters):
-            return errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-    if config.deliver_policy != DeliverPolicy.ALL:
-        return errors.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL()
+    config = work.config
+    is_pull_without_acks = config.ack_policy == AckPolicy.NONE and not config.is_push
+    if is_pull_without_acks and work.around.stream.retention == Retention.WORKQUEUE:
+        return errors.CONSUMER_PULL_REQUIRES_ACK()
     return None
 
 
@@ -390,6 +380,31 @@ _STEPS: tuple[Callable[[_Check], ApiError | None], ...] = (
     _check_inactivity,
     _check_workqueue,
 )
+
+
+# ------------------------------------------------------------------ new consumers of a work queue
+
+
+def _workqueue_error(config: ConsumerConfig, around: Surroundings) -> ApiError | None:
+    """Why a work queue can have no such consumer."""
+    if around.stream.retention != Retention.WORKQUEUE:
+        return None
+    if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
+        return errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK()
+    if config.deliver_policy != DeliverPolicy.ALL:
+        return errors.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL()
+    if _shares_work(config, around):
+        is_filtered = bool(config.filters())
+        return errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE() if is_filtered else errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
+    return None
+
+
+def _shares_work(config: ConsumerConfig, around: Surroundings) -> bool:
+    """Whether another consumer of a work queue wants some of the same messages."""
+    filters = config.filters() or [">"]
+    return any(
+        subjects_overlap(one, two) for other in around.others for one in filters for two in other.filters() or [">"]
+    )
 
 
 # ------------------------------------------------------------------ updates
