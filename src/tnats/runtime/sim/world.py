@@ -162,13 +162,12 @@ class World:
         """Run `main`, then end all nodes."""
         value: T
         try:
-            with guarded():
-                async with trio.open_nursery() as nursery:
-                    self._nursery = nursery
-                    value = await main(self)
-                    for node in self.nodes.values():
-                        node.kill()
-                    nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                value = await main(self)
+                for node in self.nodes.values():
+                    node.kill()
+                nursery.cancel_scope.cancel()
         finally:
             self.timeline.stopped = True
         if self._failure is not None:
@@ -224,7 +223,7 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
     world = World(seed, settings or Settings())
     value: T | None = None
     error: BaseException | None = None
-    with quiet_collector(), scheduled(world.schedule):
+    with quiet_collector(), scheduled(world.schedule), guarded():
         try:
             value = trio.run(world.run, main, clock=world.timeline)
         except BaseException as exc:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from tnats.runtime.sim.guard import Escape, guarded
-from tnats.runtime.sim.world import World, run_world
+from tnats.runtime.sim.world import Deadlock, World, run_world
 
 
 def read_the_clock() -> object:
@@ -106,6 +107,17 @@ def test_leaks_are_caught(leak: Callable[[], object]) -> None:
     assert isinstance(outcome.error, Escape)
     assert "called in a simulation by" in str(outcome.error)
     leak()
+
+
+def test_a_world_that_cannot_be_ended_is_left_behind_for_good() -> None:
+    """Its tasks still hang on it, but nothing that it replaced is replaced any more."""
+
+    async def main(world: World) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+    assert isinstance(run_world(1, main).error, Deadlock)
+    time.time()
 
 
 def test_the_caller_is_named() -> None:
