@@ -10,16 +10,20 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
 
 from tnats.__main__ import main
+from tnats.cli.jepsen import carry_out
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.processes import ServerProcess
-from tnats.harness.real.stores import DirectoryStore, missing_for_mount
+from tnats.harness.real.stores import DirectoryStore, missing_for_mount, open_fault_fs
 from tnats.harness.real.targets import Target, find_target
 from tnats.harness.real.warden import clear, identity, remaining
 from tnats.harness.real.workplace import open_workplace
 from tnats.runtime.live import live_runtime
 
+BAD_PROGRAM = "<bad program>"
+"""Stands for a file that may be executed, and is no program."""
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
 
 HOLDER = """
@@ -143,7 +147,13 @@ async def test_damage_to_real_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("redis", "use tnats, nats-server"), ("nats-server==x", "use tnats"), ("./no-such-program", "no such program")],
+    [
+        ("redis", "use tnats, nats-server"),
+        ("nats-server==x", "use tnats"),
+        ("nats-server==", "use tnats"),
+        ("./no-such-program", "no such program"),
+        ("/tmp", "no such program"),
+    ],
 )
 async def test_targets_that_are_none(text: str, reason: str) -> None:
     """One line, before anything is started or fetched."""
@@ -171,13 +181,25 @@ async def test_targets_that_are_none(text: str, reason: str) -> None:
         (["run", "F2", "--target", "tnats", "--profile", "x"], "no profile 'x'"),
         (["run", "F2", "--target", "./x"], "no such program"),
         (["run", "F2", "--target", "/bin/false", "--variant", "bitflip-kill"], "did not start: ended at once"),
+        (["run", "F2", "--target", BAD_PROGRAM, "--variant", "bitflip-kill"], "did not start: Exec format error"),
+        (["run", "F1", "--target", BAD_PROGRAM, "--variant", "kill-always"], "did not start: Exec format error"),
+        (["kills", "--target", BAD_PROGRAM], "did not start: Exec format error"),
+        (["run", "F2", "--target", "/bin/false", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
         (["list", "--dir", "/nowhere"], "no such directory"),
     ],
 )
 def test_what_cannot_run_exits_with_2_and_one_line(
-    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Unknown names, clusters, programs that do not start: never a trace, never 0 or 1."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad").write_bytes(b"\x7fELF")
+    (tmp_path / "bad").chmod(0o755)
+    arguments = [argument.replace(BAD_PROGRAM, str(tmp_path / "bad")) for argument in arguments]
     assert main(["jepsen", *arguments]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tnats jepsen: ")]
     assert len(lines) == 1
@@ -188,7 +210,8 @@ def test_what_cannot_run_exits_with_2_and_one_line(
     ("program", "reason"),
     [
         ('print(\'{"error": "cannot mount at /x: no luck"}\')', "fault file system: cannot mount at /x: no luck"),
-        ("", "fault file system: its process ended"),
+        ("", "fault file system: its process ended; its log ends with: (nothing)"),
+        ("raise SystemExit('no luck')", "fault file system: its process ended; its log ends with: no luck"),
     ],
 )
 @pytest.mark.parametrize(("finding", "variant"), [("F4", "always"), ("F5", "part-kill")])
@@ -209,6 +232,35 @@ def test_a_mount_that_cannot_be_made_exits_with_2_and_one_line(
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tnats jepsen: ")]
     assert lines == [f"tnats jepsen: {reason}"]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_fault_file_system_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ends with an error after a bounded time, though nothing else may interrupt it."""
+    program = 'import sys; print(\'{"ok": "mounted"}\', flush=True); sys.stdin.read()'
+    monkeypatch.setattr("tnats.harness.real.stores.missing_for_mount", lambda: None)
+    monkeypatch.setattr("tnats.harness.real.stores.FILE_SYSTEM", (sys.executable, "-c", program))
+    monkeypatch.setattr("tnats.harness.real.stores.COMMAND_TIMEOUT_S", 0.05)
+    async with open_workplace() as workplace:
+        async with open_fault_fs(workplace, "n1", 1, names="posix", write_back_s=0) as store:
+            with pytest.raises(CouldNotRun, match=r"counts: no answer within 0\.05 s"):
+                await store.command(do="counts")
+
+
+def test_one_of_several_reasons_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """When tasks fail at the same time, each for a reason that has a line; anything else is no line."""
+
+    async def fail(exc: Exception) -> None:
+        raise exc
+
+    async def work(runtime: object, *failures: Exception) -> None:
+        async with trio.open_nursery() as nursery:
+            for failure in failures:
+                nursery.start_soon(fail, failure)
+
+    assert carry_out(lambda runtime: work(runtime, CouldNotRun("a"), OSError("b"))) == 2
+    assert capsys.readouterr().err in ("tnats jepsen: a\n", "tnats jepsen: b\n")
+    with pytest.raises(ExceptionGroup):
+        carry_out(lambda runtime: work(runtime, CouldNotRun("a"), ZeroDivisionError()))
 
 
 def test_the_list_names_every_finding(capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,3 +290,14 @@ async def test_a_nats_server_given_as_a_path_is_called_by_its_release(tmp_path: 
     assert (await find_target(str(program))).name == "nats-server==2.10.22"
     other = program.rename(tmp_path / "mine")
     assert (await find_target(str(other))).name == "mine"
+
+
+async def test_a_program_that_does_not_tell_its_release_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is called nats-server then."""
+    monkeypatch.setattr("tnats.harness.real.targets.VERSION_TIMEOUT_S", 0.1)
+    program = tmp_path / "nats-server"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert (await find_target(str(program))).name == "nats-server"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tnats.cli.output import json_option, print_json
@@ -21,7 +22,7 @@ from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant,
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.finding_files import load_findings
 from tnats.harness.real.kills import KillsReport, run_kills
-from tnats.harness.real.results import faults_done, save, seen_by_node, seen_now, summary
+from tnats.harness.real.results import faults_done, make_directory, save, seen_by_node, seen_now, summary
 from tnats.harness.real.run import Report, run_variant
 from tnats.harness.real.targets import Target, find_target
 from tnats.runtime.api import Runtime
@@ -120,6 +121,7 @@ def run_finding(
 
     async def work(runtime: Runtime) -> None:
         found = await find_target(target)
+        make_directory(out)
         console.print(f"[bold]{finding.id}[/] {finding.title} ({finding.reference}), against {found.name}")
         console.print(f"Jepsen saw: {finding.seen_by_jepsen.strip()}\n", style="dim", highlight=False)
         runnable = runnable_on(found, finding, variants)
@@ -134,11 +136,7 @@ def run_finding(
             text = f"[bold]{variant.name}[/]: not run: it needs a cluster, and {found.name} has none yet"
             console.print(text, highlight=False)
 
-    try:
-        code = run_live(work)
-    except (TnatsError, OSError) as exc:
-        return could_not_run(exc)
-    if code:
+    if code := carry_out(work):
         return code
     kept = all(report.judgement.verdict == "kept" for report in reports)
     return EXIT_KEPT if kept else EXIT_BROKEN
@@ -164,9 +162,7 @@ def run_kills_command(
 
     async def work(runtime: Runtime) -> None:
         found = await find_target(target)
-        with Progress(
-            BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True
-        ) as bar:
+        with progress_bar(BarColumn(), TextColumn("{task.description}")) as bar:
             task = bar.add_task("", total=kill_count)
 
             def progress(number: int, text: str) -> None:
@@ -185,11 +181,7 @@ def run_kills_command(
                 )
             )
 
-    try:
-        code = run_live(work)
-    except (TnatsError, OSError) as exc:
-        return could_not_run(exc)
-    if code:
+    if code := carry_out(work):
         return code
     [report] = reports
     if as_json:
@@ -233,14 +225,37 @@ async def run_one(
     runtime: Runtime, finding: Finding, variant: Variant, profile: str, target: Target, *, seed: int, keep: bool
 ) -> Report:
     """One variant, with a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with progress_bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task(variant.name, total=1.0)
 
         def progress(phase: str, done_s: float, total_s: float) -> None:
             bar.update(task, description=f"{variant.name}: {phase}", completed=done_s / total_s)
 
         return await run_variant(runtime, finding, variant, profile, target, seed=seed, keep=keep, progress=progress)
+
+
+def carry_out(work: Callable[[Runtime], Awaitable[None]]) -> int:
+    """Run it; 0 if it came to its end, otherwise the exit code, after one line that says why."""
+    try:
+        return run_live(work)
+    except (TnatsError, OSError) as exc:
+        return could_not_run(exc)
+    except ExceptionGroup as group:
+        known, others = group.split((TnatsError, OSError))
+        if known is None or others is not None:
+            raise
+        return could_not_run(leaf(known))
+
+
+def leaf(exc: Exception) -> Exception:
+    """The first of those that tasks raised at the same time."""
+    return leaf(exc.exceptions[0]) if isinstance(exc, ExceptionGroup) else exc
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """On standard error, if somebody looks at it."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def could_not_run(exc: Exception) -> int:

@@ -52,7 +52,7 @@ KINDS: Mapping[str, Kind] = {
     "N_ASYM": Kind("one direction between groups of nodes is lost", ("targets", "way", "for_ns")),
     "N_DELAY": Kind("everything takes longer", ("targets", "added_ns", "jitter_ns", "for_ns")),
     "N_SLOW": Kind("few bytes a second", ("targets", "rate_count", "for_ns")),
-    "M_REMOVE": Kind("remove a node from the cluster", ("targets",)),
+    "M_REMOVE": Kind("kill and empty a node, and remove it from the cluster", ("targets", "stream", "down_ns")),
     "M_ADD": Kind("a removed node joins again", ("targets", "name")),
     "O_DECOYS": Kind("other streams are made and removed", ("times_count",)),
     # carried out by the simulated half alone so far; `tnats.harness.sim` says how

@@ -10,6 +10,7 @@ import tomllib
 from typing import Any, Literal
 
 import attrs
+from attrs.validators import ge, gt, in_, instance_of, matches_re, optional
 
 from tnats.errors import TnatsError
 from tnats.harness.faults import Fault, FaultError, parse_fault
@@ -23,6 +24,10 @@ EXPECTATIONS = {
     "H": "damaged data is an error that names it, everything else is served, and the health check fails",
 }
 """What the contract asks of a server in a variant (one letter each)."""
+COUNT: list[Any] = [instance_of(int), ge(1)]
+TIME: list[Any] = [instance_of((int, float)), ge(0)]
+POSITIVE: list[Any] = [instance_of((int, float)), gt(0)]
+NAME = matches_re(r"[A-Za-z0-9-]+")
 
 
 class FindingError(TnatsError):
@@ -33,31 +38,31 @@ class FindingError(TnatsError):
 class Profile:
     """How a finding is run. `time_scale` multiplies every time in the faults."""
 
-    worker_count: int
-    rate_per_s: float
-    quiet_s: float
-    duration_s: float
-    time_scale: float
-    timeout_s: float
+    worker_count: int = attrs.field(validator=COUNT)
+    rate_per_s: float = attrs.field(validator=POSITIVE)
+    quiet_s: float = attrs.field(validator=TIME)
+    duration_s: float = attrs.field(validator=POSITIVE)
+    time_scale: float = attrs.field(validator=POSITIVE)
+    timeout_s: float = attrs.field(validator=POSITIVE)
 
 
 @frozen
 class Variant:
     """One configuration and its faults."""
 
-    name: str
+    name: str = attrs.field(validator=NAME)
     text: str
-    workload: Literal["queue", "register"]
-    store: Literal["directory", "faultfs"]
-    expect: Expect
+    workload: Literal["queue", "register"] = attrs.field(validator=in_(("queue", "register")))
+    store: Literal["directory", "faultfs"] = attrs.field(validator=in_(("directory", "faultfs")))
+    expect: Expect = attrs.field(validator=in_(tuple(EXPECTATIONS)))
     faults: tuple[Fault, ...]
-    sync_interval: str | None = None
+    sync_interval: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
     """None leaves it to the server."""
-    names: Literal["journal", "posix"] = "journal"
+    names: Literal["journal", "posix"] = attrs.field(default="journal", validator=in_(("journal", "posix")))
     """When the fault file system makes names durable (see `real.faultfs`)."""
-    nodes: int = 1
-    """How many servers; as many as the finding says, unless the variant says otherwise."""
-    write_back: bool = False
+    nodes: int = attrs.field(default=1, validator=COUNT)
+    """How many servers; as many as the file says for all variants, unless the variant says otherwise."""
+    write_back: bool = attrs.field(default=False, validator=instance_of(bool))
     """Whether data becomes durable by itself, as on a running machine: after 30 s, times the profile's scale."""
 
 
@@ -65,11 +70,10 @@ class Variant:
 class Finding:
     """One scenario file."""
 
-    id: str
+    id: str = attrs.field(validator=NAME)
     title: str
     reference: str
     affected: str
-    nodes: int
     seen_by_jepsen: str
     profiles: dict[str, Profile]
     variants: tuple[Variant, ...]
@@ -82,18 +86,17 @@ def parse_finding(text: str) -> Finding:
     try:
         table = tomllib.loads(text)
         profiles = {name: Profile(**options) for name, options in table.pop("profile").items()}
-        variants = tuple(_variant({"nodes": table["nodes"], **options}) for options in table.pop("variant"))
+        nodes = table.pop("nodes")
+        variants = tuple(_variant({"nodes": nodes, **options}) for options in table.pop("variant"))
         words = tuple(table.pop("log_words", ()))
         return Finding(profiles=profiles, variants=variants, log_words=words, **table)
-    except (KeyError, TypeError, ValueError, FaultError) as exc:
-        raise FindingError(f"{type(exc).__name__}: {exc}") from None
+    except (AttributeError, KeyError, TypeError, ValueError, FaultError) as exc:
+        raise FindingError(f"{type(exc).__name__}: {exc.args[0]}") from None
 
 
 def _variant(options: dict[str, Any]) -> Variant:
-    faults = tuple(parse_fault(text) for text in options.pop("faults"))
+    faults = tuple(parse_fault(str(text)) for text in options.pop("faults"))
     variant = Variant(faults=faults, **{"workload": "queue", "store": "directory", **options})
-    if variant.expect not in EXPECTATIONS:
-        raise ValueError(f"variant {variant.name}: expect is one of {', '.join(EXPECTATIONS)}")
     check_targets(variant)
     return variant
 

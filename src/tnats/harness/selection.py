@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 
 from tnats.harness.faults import FaultError
 
+PARTITIONS = ("complete", "isolate", "ring")
+"""What a partition may be (see `partition`)."""
 Pair = tuple[str, str]
 """From whom, to whom."""
 
@@ -92,4 +94,4 @@ def partition(kind: str, targets: Sequence[str], names: Sequence[str]) -> list[P
         return split([*([name] for name in targets), rest])
     if kind == "ring":
         return ring(names)
-    raise FaultError(f"kind={kind}: a partition is complete, isolate or ring")
+    raise FaultError(f"kind={kind}: a partition is one of {', '.join(PARTITIONS)}")

@@ -66,7 +66,17 @@ def test_only_power_loss_needs_the_fault_file_system() -> None:
         ('id = "F0"', "", "id"),
         ('id = "F0"', 'id = "F0"\nidd = 1', "idd"),
         ("quiet_s = 0", "", "quiet_s"),
-        ('expect = "S"', 'expect = "X"', "expect is one of S, W, H"),
+        ("quiet_s = 0", "quiet_s = -1", "'quiet_s' must be >= 0"),
+        ("worker_count = 1", 'worker_count = "x"', "'worker_count' must be"),
+        ("rate_per_s = 1", "rate_per_s = 0", "'rate_per_s' must be > 0"),
+        ("nodes = 1", "nodes = 0", "'nodes' must be >= 1"),
+        ('expect = "S"', 'expect = "X"', "'expect' must be in ('S', 'W', 'H')"),
+        ('expect = "S"', 'expect = "S"\nworkload = "x"', "'workload' must be in"),
+        ('expect = "S"', 'expect = "S"\nstore = "x"', "'store' must be in"),
+        ('expect = "S"', 'expect = "S"\nsync_interval = 5', "'sync_interval' must be"),
+        ('name = "v"', 'name = "../v"', "'name' must match"),
+        ('["at 1s P_KILL"]', "[3]", "fault '3': begin with"),
+        ("[profile.short]", "[[profile]]", "'list' object"),
         ("at 1s P_KILL", "at 1s P_KILL targets=n2", "no node 'n2' among n1"),
         ("at 1s P_KILL", "at 1s P_KIL", "unknown kind P_KIL"),
         ('name = "v"', 'name = "v', "line"),
@@ -82,6 +92,15 @@ def test_a_wrong_file_is_refused_with_its_name_and_reason(tmp_path: Path, old: s
         load(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert reason in str(caught.value)
+
+
+def test_a_directory_without_scenarios_and_a_file_that_is_no_text_are_named(tmp_path: Path) -> None:
+    """Nothing is listed then; the reason stands in one line."""
+    with pytest.raises(FindingError, match=f"{tmp_path}: no scenario files"):
+        load_findings(str(tmp_path))
+    (tmp_path / "f0.toml").write_bytes(TEXT.encode() + b"\xff")
+    with pytest.raises(FindingError, match=r"f0\.toml: not UTF-8 at byte"):
+        load_findings(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,8 @@ class FakeCluster:
 
     def __init__(self, running_count: int) -> None:
         self.nodes = [
-            SimpleNamespace(name=f"n{number}", server=SimpleNamespace(system_url=f"{number}")) for number in range(1, 6)
+            SimpleNamespace(name=f"n{number}", server=SimpleNamespace(url=f"{number}", system_url=f"{number}"))
+            for number in range(1, 6)
         ]
         self.running_count = running_count
 
@@ -34,12 +35,24 @@ class FakeCluster:
 
 
 def removal(answers: list[dict[str, Any] | None], running_count: int, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """What comes of these answers, one a request; None: there is no answer."""
+    """What a removal comes to with these answers, one a request; None: there is no answer."""
+    found: Answer = asked("$JS.API.SERVER.REMOVE", lambda it: it.remove("n9-0"), answers, running_count, monkeypatch)
+    return found
+
+
+def asked(
+    wanted: str,
+    ask_operator: Callable[[Operator], Awaitable[Any]],
+    answers: list[dict[str, Any] | None],
+    running_count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Any:
+    """The same of any request about a peer, whose subject must be `wanted`."""
     cluster: Any = FakeCluster(running_count)
 
     class FakeClient:
         async def request(self, subject: str, data: bytes, *, timeout_s: float) -> Any:
-            assert (subject, json.loads(data)) == ("$JS.API.SERVER.REMOVE", {"peer": "n9-0"})
+            assert (subject, json.loads(data)) == (wanted, {"peer": "n9-0"})
             cluster.running_count = min(5, cluster.running_count + 1)
             answer = answers.pop(0) if answers else None
             if answer is None:
@@ -51,11 +64,11 @@ def removal(answers: list[dict[str, Any] | None], running_count: int, monkeypatc
         yield FakeClient()
 
     monkeypatch.setattr(module, "connect", connect)
-    found: list[Answer] = []
+    found: list[Any] = []
 
     async def main(world: World) -> None:
         async def ask(runtime: Any) -> None:
-            found.append(await Operator(runtime, cluster).remove("n9-0"))
+            found.append(await ask_operator(Operator(runtime, cluster)))
 
         node = world.node("harness")
         node.start(ask)
@@ -80,3 +93,20 @@ def test_what_is_never_confirmed_tells_the_last_answer(monkeypatch: pytest.Monke
     """After a bounded time."""
     found = removal([REFUSED], 2, monkeypatch)
     assert (found.is_success, found.text.endswith("no answer")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "running_count", "text"),
+    [
+        ([SUCCESS], 1, "n1 answered success"),
+        ([REFUSED, SUCCESS], 2, "n1 answered not now"),
+        ([None, SUCCESS], 2, "n1 answered TimedOut: no answer"),
+        ([SUCCESS], 0, "no node to ask"),
+    ],
+)
+def test_a_stream_is_told_once_to_go_on_without_a_server(
+    answers: list[dict[str, Any] | None], running_count: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the first node that runs, whatever it answers."""
+    subject = "$JS.API.STREAM.PEER.REMOVE.s"
+    assert asked(subject, lambda it: it.remove_from_stream("s", "n9-0"), answers, running_count, monkeypatch) == text

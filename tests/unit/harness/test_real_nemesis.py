@@ -91,6 +91,10 @@ class FakeOperator:
             return Answer("n5 answered TimedOut")
         return Answer("n5 answered success", is_success=True, running_count=self.running_count)
 
+    async def remove_from_stream(self, stream: str, server_name: str) -> str:
+        self.asked.append(f"{server_name} from {stream}")
+        return "n5 answered success"
+
 
 class Stage:
     """A cluster of five, its nemesis, and what it did."""
@@ -216,6 +220,27 @@ def test_who_left_is_let_be_until_it_joins() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_who_is_to_come_back_soon_does_under_its_old_name(is_answered: bool) -> None:
+    """Emptied, whatever became of its removal; its stream is told first; after that it is a member as before."""
+
+    async def scene(stage: Stage) -> None:
+        stage.operator.is_answered = is_answered
+        await stage.run(["at 0s M_REMOVE targets=n4 stream=s down=5s", "at 6s P_KILL targets=n4"], 10)
+        assert stage.operator.asked == ["n4-0 from s", "n4-0"]
+        assert [f for f, _ in stage.done("removed-from-stream", "join", "kill")] == [
+            "removed-from-stream",
+            "join",
+            "kill",
+        ]
+        assert stage.disks["n4"].is_empty
+        assert (stage.servers["n4"].is_running, stage.servers["n4"].server_name) == (True, "n4-0")
+        await stage.nemesis.heal()
+        assert len(stage.operator.asked) == 2
+
+    play(scene)
+
+
 def test_one_way_cuts_leave_the_other_way() -> None:
     """`in`: it is deaf; `out`: it is mute; and both end by themselves."""
 
@@ -233,11 +258,15 @@ def test_one_way_cuts_leave_the_other_way() -> None:
 
 
 def test_what_needs_a_network_between_them_is_missing_for_a_server_alone() -> None:
-    """It is named before anything starts; kinds that nobody carries out here are too."""
+    """It is named before anything starts; kinds that nobody carries out here, and words that mean nothing, are too."""
 
     async def scene(stage: Stage) -> None:
         faults = tuple(parse_fault(text) for text in ("at 1s N_PART targets=n1", "at 1s P_KILL", "at 1s T_JUMP by=1s"))
         assert stage.nemesis.missing(faults) == ["at 1s T_JUMP by=1s"]
+        words = ("D_BITFLIP files=block|wal stop=kill", "D_BITFLIP files=block|x", "N_PART kind=x", "D_POWER policy=x")
+        assert stage.nemesis.missing(tuple(parse_fault(f"at 1s {text}") for text in words)) == [
+            f"at 1s {text}" for text in words[1:]
+        ]
         alone: Any = Cluster({}, None, ())
         operator: Any = FakeOperator()
         nemesis = Nemesis(stage.runtime, stage.recorder, stage.observed, alone, operator, random.Random(1), lambda: 0)

@@ -23,6 +23,7 @@ from tnats.harness.real.inspection import read_replica
 from tnats.harness.real.nemesis import Nemesis
 from tnats.harness.real.replicas import read_replicas
 from tnats.harness.real.stores import Store
+from tnats.harness.real.workplace import last_line
 from tnats.harness.workloads import jetstream
 from tnats.harness.workloads.queue import QueueWorkload
 from tnats.harness.workloads.register import RegisterWorkload
@@ -211,4 +212,4 @@ def behind(info: StreamInfo, node_count: int) -> str:
 
 
 def ended_by_itself(node: Node) -> str:
-    return f"the server {node.name} ended by itself; its log ends with: {node.server.last_log_line()}"
+    return f"the server {node.name} ended by itself; its log ends with: {last_line(node.server.log)}"

@@ -9,7 +9,11 @@ from tnats.harness.findings import Finding, FindingError, parse_finding
 
 def load_findings(given: str | None) -> list[Finding]:
     """Every finding, by file name; of the directory `given`, or of the clone. Raises FindingError."""
-    return [load(path) for path in sorted(find_directory(given).glob("*.toml"))]
+    directory = find_directory(given)
+    findings = [load(path) for path in sorted(directory.glob("*.toml"))]
+    if not findings:
+        raise FindingError(f"{directory}: no scenario files in it")
+    return findings
 
 
 def find_directory(given: str | None) -> Path:
@@ -31,5 +35,7 @@ def load(path: Path) -> Finding:
         return parse_finding(path.read_text())
     except OSError as exc:
         raise FindingError(f"{path}: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise FindingError(f"{path}: not UTF-8 at byte {exc.start}") from None
     except FindingError as exc:
         raise FindingError(f"{path}: {exc}") from None

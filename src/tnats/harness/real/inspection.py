@@ -17,7 +17,6 @@ MISSING_ASKED_MAX = 2_000
 """Acknowledged sequences that are not served, of which each is asked for once more by itself."""
 SILENCES_MAX = 4
 """Reads without an answer after which no further ones of their kind are tried."""
-HEALTHY_STATUS = 200
 
 
 async def read_replica(
@@ -27,10 +26,7 @@ async def read_replica(
 
     `reports`: what its health check has said before.
     """
-    replica = Replica(server.name, {})
-    health = await server.health()
-    if health.status != HEALTHY_STATUS:
-        replica.health = f"{health.status} {health.text}"
+    replica = Replica(server.name, {}, health=(await server.health()).complaint)
     try:
         js = JetStream(client, timeout_s=TIMEOUT_S)
         state = (await js.stream(STREAM).info()).state

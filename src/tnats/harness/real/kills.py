@@ -14,6 +14,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -150,17 +151,21 @@ class KillsRun:
         )
         seconds = self.rng.uniform(*LOAD_S)
         async with trio.open_nursery() as nursery:
-            for stream in self.streams:
-                for number in range(PUBLISHERS_PER_STREAM):
-                    nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
-                for number in range(WORKERS_PER_STREAM):
-                    nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
+            self._start_clients(nursery)
             for worker in range(REGISTER_WORKERS):
                 nursery.start_soon(self._register_task, registers, worker)
             await self.runtime.clock.sleep_ns(int(seconds * SECOND_NS))
             await self.server.kill()
             nursery.cancel_scope.cancel()
         self.note("kill", "")
+
+    def _start_clients(self, nursery: trio.Nursery) -> None:
+        """Those of the streams."""
+        for stream in self.streams:
+            for number in range(PUBLISHERS_PER_STREAM):
+                nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
+            for number in range(WORKERS_PER_STREAM):
+                nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
 
     async def _client_task(self, task: Callable[..., Any], stream: StreamPromises, name: str) -> None:
         rng = random.Random(self.rng.random())
@@ -312,11 +317,7 @@ class KillsRun:
             js = JetStream(client, timeout_s=TIMEOUT_S)
             with trio.move_on_after(DRAIN_S):
                 async with trio.open_nursery() as nursery:
-                    for stream in self.streams:
-                        for number in range(PUBLISHERS_PER_STREAM):
-                            nursery.start_soon(self._client_task, self._publish, stream, f"p{number}")
-                        for number in range(WORKERS_PER_STREAM):
-                            nursery.start_soon(self._client_task, self._work, stream, f"w{number}")
+                    self._start_clients(nursery)
                     while not await self._is_drained(js):
                         await self.runtime.clock.sleep_ns(PAUSE_NS * 10)
                     nursery.cancel_scope.cancel()
@@ -380,14 +381,15 @@ async def run_kills(
             place = workplace.directory
             server = ServerProcess(runtime, workplace, target, "n1", place / "store", sync_interval)
             letters = target.name == "tnats"
-            run = KillsRun(runtime, server, place, stream_count=stream_count, seed=seed, has_letters=letters)
-            await server.start()
-            await run.create()
-            try:
-                await run_rounds(run, report, kill_count, progress)
-            except (ClientError, CouldNotRun, Refused, Indeterminate) as exc:
-                run.faults.append(f"after kill {report.kill_count}: {type(exc).__name__}: {exc}")
-            run.close()
+            with closing(
+                KillsRun(runtime, server, place, stream_count=stream_count, seed=seed, has_letters=letters)
+            ) as run:
+                await server.start()
+                await run.create()
+                try:
+                    await run_rounds(run, report, kill_count, progress)
+                except (ClientError, CouldNotRun, Refused, Indeterminate) as exc:
+                    run.faults.append(f"after kill {report.kill_count}: {type(exc).__name__}: {exc}")
         report.faults, report.figures = run.faults, run.figures
         report.seconds = (runtime.clock.mono_ns() - start_ns) / SECOND_NS
         if report.faults or keep:

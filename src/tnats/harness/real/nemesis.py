@@ -9,8 +9,9 @@ ended by `heal`.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from functools import partial
 
 import trio
@@ -23,10 +24,21 @@ from tnats.harness.real.cluster import Cluster, Node
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.operator import Operator
 from tnats.harness.real.routes import Link
+from tnats.harness.real.stores import FILE_CLASSES
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
+from tnats.runtime.sim.disk_image import CrashPolicy
 
 POLL_NS = 20_000_000
+WORDS: Mapping[str, Container[str]] = {
+    "files": FILE_CLASSES,
+    "kind": selection.PARTITIONS,
+    "name": ("new", "old"),
+    "policy": [policy.value for policy in CrashPolicy],
+    "stop": ("kill", "term"),
+    "way": ("in", "out"),
+}
+"""What parameters may be, several with bars between them where one of them is drawn."""
 
 
 class Nemesis:
@@ -69,12 +81,14 @@ class Nemesis:
         }
 
     def missing(self, faults: tuple[Fault, ...]) -> list[str]:
-        """Faults that cannot be carried out here, for their kind or for when they are to happen."""
+        """Faults that cannot be carried out here, for their kind, a word, or for when they are to happen."""
         known = [*self._on_nodes, *(self._on_cluster if self._cluster.routes is not None else ())]
         return [
             str(fault)
             for fault in faults
-            if fault.kind not in known or not isinstance(fault.anchor, At | Every | AfterAcks)
+            if fault.kind not in known
+            or not is_understood(fault)
+            or not isinstance(fault.anchor, At | Every | AfterAcks)
         ]
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
@@ -298,18 +312,30 @@ class Nemesis:
     # ------------------------------------------------------------------ membership, administration
 
     async def _remove(self, fault: Fault, nodes: list[Node]) -> None:
-        """They are killed and wiped, and an operator tells the others to go on without them."""
+        """They are killed and wiped, and an operator tells the others to go on without them; `stream` names a stream
+        that is told first. With `down` they come back under their old names, whatever became of that.
+        """
         async with trio.open_nursery() as nursery:
             for node in nodes:
-                nursery.start_soon(self._alone, self._leave, node)
+                nursery.start_soon(self._alone, partial(self._leave, fault), node)
 
-    async def _leave(self, node: Node) -> None:
+    async def _leave(self, fault: Fault, node: Node) -> None:
+        clock = self._runtime.clock
         node.departed = node.server.server_name
         self._recorder.nemesis("leave", node.departed)
         await node.server.kill()
         node.is_member = False
         node.store.wipe()
-        await self._confirm_removal(node)
+        down_ns = fault.number("down_ns", 0)
+        back_ns = clock.mono_ns() + down_ns
+        with trio.move_on_after(down_ns / SECOND_NS if down_ns else math.inf):
+            if stream := fault.word("stream", ""):
+                text = await self._operator.remove_from_stream(stream, node.departed)
+                self._recorder.nemesis("removed-from-stream", [node.departed, text])
+            await self._confirm_removal(node)
+        if down_ns:
+            await clock.sleep_until_ns(back_ns)
+            await self._enter(node)
 
     async def _confirm_removal(self, node: Node) -> None:
         answer = await self._operator.remove(node.departed)
@@ -332,7 +358,11 @@ class Nemesis:
             await self._confirm_removal(node)  # the others must not wait for one who never comes back
         if name == "new":
             node.server.rename()
+        await self._enter(node)
+
+    async def _enter(self, node: Node) -> None:
         self._recorder.nemesis("join", node.server.server_name)
+        node.departed = ""
         node.is_member = True
         await self._start(node)
 
@@ -340,3 +370,13 @@ class Nemesis:
         """Other streams come and go, so that the group that keeps the list of streams has something to write down."""
         made = await self._operator.decoys(fault.number("times_count", 5))
         self._recorder.nemesis("decoys", made)
+
+
+def is_understood(fault: Fault) -> bool:
+    """Whether its words are some of `WORDS`."""
+    return all(
+        word in WORDS[name]
+        for name, value in fault.parameters.items()
+        if name in WORDS
+        for word in str(value).split("|")
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import trio
 
@@ -14,6 +15,7 @@ from tnats.records import frozen
 from tnats.runtime.api import Runtime
 
 REMOVE_SUBJECT = "$JS.API.SERVER.REMOVE"
+STREAM_REMOVE_SUBJECT = "$JS.API.STREAM.PEER.REMOVE"
 REMOVE_S = 20.0
 """For so long the removal is asked for again until somebody answers."""
 NOT_A_MEMBER = 10044
@@ -48,23 +50,38 @@ class Operator:
                 for node in self._cluster.running():
                     running_count = len(self._cluster.running())
                     try:
-                        async with connect(node.server.system_url, runtime=self._runtime) as client:
-                            request = json.dumps({"peer": server_name}).encode()
-                            reply = await client.request(REMOVE_SUBJECT, request, timeout_s=ANSWER_S)
+                        body = await self._ask(node.server.system_url, REMOVE_SUBJECT, server_name)
                     except ClientError as exc:
                         answer = Answer(f"{node.name} answered {type(exc).__name__}: {exc}")
                         continue
-                    body = json.loads(reply.data)
-                    if body.get("success"):
+                    refused = refusal(body)
+                    if not refused:
                         running_count = max(running_count, len(self._cluster.running()))
                         return Answer(f"{node.name} answered success", is_success=True, running_count=running_count)
-                    error = body.get("error", {})
-                    text = f"{node.name} answered {error.get('description', 'refused')}"
-                    if error.get("err_code") == NOT_A_MEMBER:  # an earlier request was heard, its answer was not
+                    text = f"{node.name} answered {refused}"
+                    # an earlier request was heard, its answer was not
+                    if body.get("error", {}).get("err_code") == NOT_A_MEMBER:
                         return Answer(text, is_success=True, running_count=len(self._cluster.nodes))
                     answer = Answer(text)
                 await self._runtime.clock.sleep_ns(PAUSE_NS)
         return answer
+
+    async def remove_from_stream(self, stream: str, server_name: str) -> str:
+        """Ask once, through one node, that a stream has no replica on a server any more; returns the answer."""
+        for node in self._cluster.running():
+            try:
+                body = await self._ask(node.server.url, f"{STREAM_REMOVE_SUBJECT}.{stream}", server_name)
+            except ClientError as exc:
+                return f"{node.name} answered {type(exc).__name__}: {exc}"
+            return f"{node.name} answered {refusal(body) or 'success'}"
+        return "no node to ask"
+
+    async def _ask(self, url: str, subject: str, server_name: str) -> dict[str, Any]:
+        """The answer to a request about a peer. Raises ClientError."""
+        async with connect(url, runtime=self._runtime) as client:
+            reply = await client.request(subject, json.dumps({"peer": server_name}).encode(), timeout_s=ANSWER_S)
+        body: dict[str, Any] = json.loads(reply.data)
+        return body
 
     async def decoys(self, count: int) -> int:
         """Make and remove so many streams; returns how many it did."""
@@ -83,3 +100,8 @@ class Operator:
             except ClientError:
                 continue
         return done_count
+
+
+def refusal(body: dict[str, Any]) -> str:
+    """Why the JetStream API refused; empty if it did not."""
+    return "" if body.get("success") else str(body.get("error", {}).get("description", "refused"))

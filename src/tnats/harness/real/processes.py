@@ -15,7 +15,7 @@ from tnats.harness.real import configuration
 from tnats.harness.real.configuration import Membership, Ports
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.targets import Target
-from tnats.harness.real.workplace import Workplace, free_port
+from tnats.harness.real.workplace import Workplace, free_port, last_line, log_text
 from tnats.limits import SECOND_NS
 from tnats.records import frozen
 from tnats.runtime.api import NetworkError, Runtime
@@ -33,6 +33,11 @@ class Health:
     status: int
     text: str
 
+    @property
+    def complaint(self) -> str:
+        """Empty when all is well."""
+        return "" if self.status == 200 else f"{self.status} {self.text}"
+
 
 class ServerProcess:
     """One server on this machine."""
@@ -46,7 +51,6 @@ class ServerProcess:
         self.store = store
         self.ports = Ports(free_port(), free_port())
         self.log = workplace.directory / f"{name}.log"
-        self.start_count = 0
         self.boot_count = 1
         """Counts the losses of power, too: a server may ask its machine whether there was one."""
         self._runtime = runtime
@@ -103,14 +107,16 @@ class ServerProcess:
         return self._process is not None and self._process.returncode is None
 
     async def launch(self) -> None:
-        """Start it, and wait for nothing. Raises CouldNotRun when there is no such program."""
+        """Start it, and wait for nothing. Raises CouldNotRun when that is no program."""
         assert not self.is_running
-        self.start_count += 1
-        self._process = await self._workplace.start(
-            [*self.target.command, "-c", str(self._path)],
-            log=self.log,
-            environment={"TNATS_BOOT_ID": f"{self.name}-boot-{self.boot_count}"},
-        )
+        try:
+            self._process = await self._workplace.start(
+                [*self.target.command, "-c", str(self._path)],
+                log=self.log,
+                environment={"TNATS_BOOT_ID": f"{self.name}-boot-{self.boot_count}"},
+            )
+        except OSError as exc:
+            raise CouldNotRun(f"{self.target.name} did not start: {exc.strerror}") from None
 
     async def start(self) -> None:
         """Start it and wait until it answers clients. Raises CouldNotRun with the log's last word."""
@@ -124,7 +130,7 @@ class ServerProcess:
         await self.kill()
         which = "" if self._membership is None else f" as {self.server_name}"
         raise CouldNotRun(
-            f"{self.target.name} did not start{which}: {reason}; its log ends with: {self.last_log_line()}"
+            f"{self.target.name} did not start{which}: {reason}; its log ends with: {last_line(self.log)}"
         )
 
     async def _answers(self) -> bool:
@@ -158,11 +164,7 @@ class ServerProcess:
 
     def log_text(self) -> str:
         """Everything it printed so far."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-    def last_log_line(self) -> str:
-        lines = self.log_text().strip().splitlines()
-        return lines[-1][-200:] if lines else "(nothing)"
+        return log_text(self.log)
 
     async def health(self) -> Health:
         """Ask `/healthz`."""

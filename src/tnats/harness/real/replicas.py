@@ -25,7 +25,6 @@ SILENCES_MAX = 3
 TRIES_PER_NODE = 16
 """With five nodes, eighty draws miss one of them once in ten million times."""
 PLACE_S = 40.0
-HEALTHY_STATUS = 200
 
 
 async def read_replicas(client: Client, servers: Mapping[str, ServerProcess], evidence: Evidence) -> list[Replica]:
@@ -39,10 +38,9 @@ async def read_replicas(client: Client, servers: Mapping[str, ServerProcess], ev
         failure = f"{type(exc).__name__}: {exc}"
     replicas = []
     for node, server in servers.items():
-        replica = Replica(node, {}, failure="" if node in consumers else failure)
-        health = await server.health()
-        if health.status != HEALTHY_STATUS:
-            replica.health = f"{health.status} {health.text}"
+        replica = Replica(
+            node, {}, failure="" if node in consumers else failure, health=(await server.health()).complaint
+        )
         if node in consumers:
             await read_through(consumers[node], replica)
             acked = {int(operation.told("seq")) for operation in evidence.acked()}

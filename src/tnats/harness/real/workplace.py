@@ -111,6 +111,17 @@ async def open_workplace(*, keep: bool = False) -> AsyncIterator[Workplace]:
             await trio.to_thread.run_sync(warden.wait)
 
 
+def log_text(log: Path) -> str:
+    """Everything that was printed so far."""
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def last_line(log: Path) -> str:
+    """The end of the last line of a log."""
+    lines = log_text(log).strip().splitlines()
+    return lines[-1][-200:] if lines else "(nothing)"
+
+
 def free_port() -> int:
     """A TCP port of the loopback interface that nobody listens on, and that no outgoing connection is given by itself:
     a server that was killed must find its port free when it comes back.
