@@ -29,8 +29,8 @@ from tnats.storage.stream_segment import Segment, merged
 from tnats.storage.stream_writer import WRITE_BATCH_MAX, StreamWriter
 
 NOTE = struct.Struct("<QQQQQQ")
-"""A checkpoint's note: first and last sequence, messages, bytes; number and end of the segment up to which all that
-was ever written is durable."""
+"""A checkpoint's note: first and last sequence, messages (with those that were lost when the log was opened), bytes;
+number and end of the segment up to which all that was ever written is durable."""
 
 
 class StreamCheckpoints:
@@ -41,6 +41,8 @@ class StreamCheckpoints:
     ) -> None:
         self.gaps: list[tuple[int, int]] = []
         """Ranges of sequences that were removed since the last checkpoint."""
+        self.lost = 0
+        """How many messages were lost when the log was opened."""
         self.is_packing = False
         """Whether sealed segments are to be packed."""
         self._files = files
@@ -74,7 +76,7 @@ class StreamCheckpoints:
         await self._writer.write_held()
         if files.trouble is not None:
             raise files.trouble
-        state = (index.start, index.last, index.messages, index.bytes)
+        state = (index.start, index.last, index.messages + self.lost, index.bytes)
         self._noted_start = index.start
         try:
             await self._compact()

@@ -91,7 +91,7 @@ class StreamLog:
 
     def end_recovery(self) -> None:
         """The journal is replayed."""
-        self.recovery.end()
+        self._checkpoints.lost = self.recovery.end()
 
     # -------------------------------------------------------------- storing
 

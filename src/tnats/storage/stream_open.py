@@ -7,6 +7,7 @@ beyond it is used too: it is a second copy for the day when the journal is damag
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from tnats.storage.segment import SegmentHeader
 from tnats.storage.stream_checkpoint import NOTE
 from tnats.storage.stream_files import StreamFiles
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
+from tnats.storage.stream_recovery import Hole
 from tnats.storage.stream_segment import Segment
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ async def open_stream_log(
         durable = (end[0], end[1])
     log = StreamLog(files, MessageIndex(start), last_sequence, options)
     log.recovery.noted = (last, messages) if note else (0, 0)
-    opening = _Opening(log, durable, erase_again=erase_again, readonly=readonly)
+    log.recovery.durable = durable
+    opening = _Opening(log, erase_again=erase_again, readonly=readonly)
     await opening.read_files()
     if finds_start:
         log.index.raise_start(opening.find_start(first_sequence))
@@ -77,14 +80,13 @@ async def open_stream_log(
 class _Opening:
     """Builds a log's index from its segments."""
 
-    def __init__(self, log: StreamLog, durable: tuple[int, int], *, erase_again: bool, readonly: bool) -> None:
-        """`durable`: number and end of the segment up to which all is known to have been durable."""
+    def __init__(self, log: StreamLog, *, erase_again: bool, readonly: bool) -> None:
         self.log = log
         self.files = log.files
         self.recovery = log.recovery
         self.readonly = readonly
         self.erase_again = erase_again
-        self.durable = durable
+        self.durable = log.recovery.durable
         self.latest_time_of = 0
         """Highest sequence that was found."""
 
@@ -134,7 +136,7 @@ class _Opening:
             number, path, seed, len(data), file, is_dirty=is_unsure, is_new=is_unsure
         )
         if header is None:
-            self.take_holes(holder, [(0, max(1, len(data)))])
+            self.take_holes(holder, [(0, max(1, len(data)))], b"")
             is_open_end = False
         else:
             holder.cipher = segment.cipher_of(header, files.keys)
@@ -153,9 +155,14 @@ class _Opening:
         file.close()
         holder.file = None
 
-    def take_holes(self, holder: Segment, holes: list[tuple[int, int]]) -> None:
+    def take_holes(self, holder: Segment, holes: list[tuple[int, int]], data: bytes | bytearray) -> None:
         holder.is_damaged = bool(holes)
-        self.recovery.holes += [(holder.path, start, end) for start, end in holes]
+        self.recovery.holes += [Hole(holder, start, end, _messages_in(data, start, end)) for start, end in holes]
+
+    def promised_end(self, holder: Segment) -> int:
+        """Where the records of a segment that is not sealed end at least."""
+        number, end = self.durable
+        return end if holder.number == number else 0
 
     def take_at_once(self, holder: Segment, data: bytes) -> bool | None:
         """Take a segment that is what most are: nothing but messages in order, known from nowhere else.
@@ -165,7 +172,7 @@ class _Opening:
         first, end, subjects, sizes, places, times_ns = hot.scan_messages(
             data, segment.DATA_START, holder.seed, holder.number << 32
         )
-        is_open_end = end == len(data) >= segment.DATA_START
+        is_open_end = end == len(data) >= max(segment.DATA_START, self.promised_end(holder))
         footer = None if is_open_end else record.unpack(data, end, 0, holder.seed)
         if not is_open_end and (footer is None or footer.kind != record.FOOTER):
             return None
@@ -177,7 +184,12 @@ class _Opening:
         """Take a segment record by record; whether more may be written behind them."""
         file = holder.file
         scan = segment.scan(data, header.seed, holder.path, cipher=holder.cipher)
-        self.take_holes(holder, scan.holes)
+        is_sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
+        holes = list(scan.holes)
+        if not is_sealed and scan.end < self.promised_end(holder):
+            tail = holes.pop()[0] if holes and holes[-1][1] > scan.end else scan.end
+            holes.append((tail, self.promised_end(holder)))
+        self.take_holes(holder, holes, data)
         self.files.findings += scan.findings
         if not self.readonly and file is not None:
             for offset, copy in segment.wrong_headers(header, data) if header_findings else ():
@@ -192,8 +204,7 @@ class _Opening:
         if not self.take_found(holder, records, scan.data):
             for found in reversed(records):
                 self.take(holder, found, scan.data)
-        is_sealed = bool(scan.records) and scan.records[-1][2] == record.FOOTER
-        return not scan.holes and not is_sealed and scan.end == len(data)
+        return not holes and not is_sealed and scan.end == len(data)
 
     def indexes(self) -> list[MessageIndex]:
         """The log's index, and the one for what is kept apart."""
@@ -219,9 +230,8 @@ class _Opening:
 
     def write_again(self, holder: Segment, file: File, data: bytes | bytearray) -> None:
         """See `StreamLog`; the next checkpoint syncs it."""
-        number, end = self.durable
-        start = end if holder.number == number else 0
-        if holder.number < number or start >= len(data) or self.files.trouble is not None:
+        start = self.promised_end(holder)
+        if holder.number < self.durable[0] or start >= len(data) or self.files.trouble is not None:
             return
         try:
             file.pwrite([memoryview(data)[start:]], start)
@@ -309,3 +319,16 @@ class _Opening:
         size = 30 + key_size + body_size + (4 + head_size if head_size else 0)
         into.put(sequence, subject, size, holder.number << 32 | offset, stamp)
         holder.hold(sequence, size)
+
+
+def _messages_in(data: bytes | bytearray, start: int, end: int) -> list[tuple[int, int]]:
+    """See `Hole`. An erasure leaves size, kind and sequence of a message readable however far it came."""
+    found = []
+    while start < end:
+        kind = data[start + 16] if record.plausible(data, start) else 0
+        if kind not in (record.MESSAGE, record.PACKED, hot.ERASED):
+            return []
+        size, sequence = struct.unpack_from("<8xI12xQ", data, start)
+        found.append((start, sequence))
+        start += record.aligned(size)
+    return found

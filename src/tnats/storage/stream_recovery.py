@@ -2,18 +2,37 @@
 
 What the files have of sequences that the journal is still to bring up is kept apart (`beyond`): the replay takes its
 places from there instead of writing the messages again, and where the journal turns out to be damaged, it is a second
-copy. At the end, sequences of which no file knows anything are lost, and what in the files could not be read is to
-blame; if nothing is lost, it was an unfinished write.
+copy.
+
+At the end, sequences of which no file knows anything are lost, and what in the files could not be read is to blame. If
+nothing is lost, that was an unfinished write, but not where the checkpoint's note says that all was durable: records of
+removals may have stood there, without which what was removed is served again. There only a message that is removed by
+now can be unfinished: its erasure was under way.
+
+A removal that is forgotten shows in another way too: more messages are there, or lost, than the note has counted.
 """
 
 from __future__ import annotations
 
 from array import array
 
+from tnats.records import frozen
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import LOST, PLACE_MIN, REMOVED
 from tnats.storage.record import Finding
 from tnats.storage.stream_files import StreamFiles
+from tnats.storage.stream_segment import Segment
+
+
+@frozen
+class Hole:
+    """What was neither record nor empty in a segment: bytes `start` to `end` of its file."""
+
+    segment: Segment
+    start: int
+    end: int
+    messages: list[tuple[int, int]]
+    """(offset, sequence) of the messages that stood there, if what is left tells that nothing else did; else empty."""
 
 
 class StreamRecovery:
@@ -25,9 +44,10 @@ class StreamRecovery:
         self.used = (0, 0)
         """Sequence that is known to have been used, and how many behind all that is known may have been used too."""
         self.noted = (0, 0)
-        """Last sequence and number of messages at the last checkpoint."""
-        self.holes: list[tuple[str, int, int]] = []
-        """(path, start, end) of what was neither record nor empty when the log was opened."""
+        """Last sequence and number of messages at the last checkpoint, lost ones counted."""
+        self.durable = (0, 0)
+        """Number and end of the segment up to which all was durable then."""
+        self.holes: list[Hole] = []
         self.foreign: list[str] = []
         """Files whose header names another place: kept aside whatever they turn out to be."""
         self._files = files
@@ -72,8 +92,8 @@ class StreamRecovery:
             index.skip(start, end)
         return found
 
-    def end(self) -> None:
-        """The journal is replayed: what is still lost is lost, and the files' holes are to blame."""
+    def end(self) -> int:
+        """The journal is replayed: what is still lost is lost, and the files' holes are to blame. How many are lost."""
         files, index, name = self._files, self._index, self._files.name
         self.take_back(self.highest + 1)
         if self.beyond is not None:
@@ -82,24 +102,36 @@ class StreamRecovery:
         used, unknown = self.used
         index.extend(max(used, index.last) + unknown)
         lost = index.absent(index.start, index.last, LOST)
-        kind = "damaged" if lost else "torn"
-        files.findings += [Finding(kind, path, start, end, group=name) for path, start, end in self.holes]
-        for each in files.segments.values():
-            if each.path in self.foreign:
-                kind = "foreign" if lost else "torn"
-                files.findings.append(Finding(kind, each.path, group=name, text="belongs to another store or place"))
-            elif not lost:
-                each.is_damaged = False
+        for hole in self.holes:
+            hole.segment.is_damaged = False
+        for hole in self.holes:
+            holder = hole.segment
+            if hole.messages and all(index.place(sequence) == REMOVED for _, sequence in hole.messages):
+                kind = "torn"
+                holder.erasures += hole.messages
+            elif lost or (holder.number == self.durable[0] and hole.start < self.durable[1]):
+                kind = "damaged"
+                holder.is_damaged = True
+            else:
+                kind = "torn"
+            files.findings.append(Finding(kind, holder.path, hole.start, hole.end, group=name))
+            if holder.path in self.foreign:
+                kind = "foreign" if kind == "damaged" else "torn"
+                files.findings.append(Finding(kind, holder.path, group=name, text="belongs to another store or place"))
+                holder.is_damaged = True
         files.findings += [
             Finding("lost", files.directory, first, last + 1, group=name, text="messages") for first, last in lost
         ]
         self.holes.clear()
         self.compare_with_note()
+        return sum(last - first + 1 for first, last in lost)
 
     def compare_with_note(self) -> None:
         """Since the last checkpoint, messages up to its last sequence can only have become fewer."""
         last, messages = self.noted
-        surplus = self._index.messages - self._index.count(None, last + 1) - messages
-        if surplus > 0:
-            text = f"{surplus} removed messages stand here again: an old state of a file"
-            self._files.findings.append(Finding("damaged", self._files.directory, group=self._files.name, text=text))
+        index, files = self._index, self._files
+        live = index.messages - index.count(None, last + 1)
+        lost = sum(end - start + 1 for start, end in index.absent(index.start, last, LOST))
+        if live + lost > messages:
+            text = "removed messages stand here again, or are not known to be removed: old or damaged files"
+            files.report([Finding("damaged", files.directory, group=files.name, text=text)])
