@@ -124,9 +124,8 @@ def test_an_erasure_that_was_cut_short_is_no_damage(done: int) -> None:
         header, _ = segment.read_header(drive.image.content(path), path)
         assert header is not None
         erased: hot.Record = (hot.ERASED, 0, 7, 0, b"", b"", bytes(message.size - hot.HEADER_SIZE))
-        drive.image.overwrite(
-            path, hot.pack([erased], message.offset, header.seed, message.offset)[0][:done], message.offset
-        )
+        packed, _ = hot.pack([erased], message.offset, header.seed, message.offset)
+        drive.image.overwrite(path, bytes(packed[:done]), message.offset)
         for seed in (2, 3):
             async with store_on(drive, seed=seed) as store:
                 stream = await open_and_replay(store, "s")
