@@ -246,8 +246,10 @@ STALL_NS = 2_000_000
 STALL_PER_READ_NS = 10_000_000
 """...and in sum for what one read brought, so that a slow consumer does not slow its publishers for ever."""
 
-PAYLOAD_SIZE_MAX = 999_999_999
-"""Sizes have at most nine digits; what "no limit" comes to."""
+SIZE_DIGITS_MAX = 9
+"""Of a size in a control line, as in nats-server."""
+PAYLOAD_SIZE_MAX = 10**SIZE_DIGITS_MAX - 1
+"""What "no limit" comes to."""
 
 FIRST_PING_NS = 2 * SECOND_NS
 """The first PING to a client comes early, to learn the round-trip time."""

@@ -29,9 +29,11 @@ cdef inline bint begins(
     return start + prefix_size <= end and memcmp(data + start, prefix, prefix_size) == 0
 
 
-cdef inline Py_ssize_t decimal(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef Py_ssize_t number = 0
-    if end <= start or end - start > 9:
+cdef inline long long decimal(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t digits_max
+) noexcept:
+    cdef long long number = 0
+    if end <= start or end - start > digits_max:
         return -1
     while start < end:
         if data[start] < 48 or data[start] > 57:
@@ -61,18 +63,6 @@ cdef inline bytearray allocate(Py_ssize_t size):
 
 cdef inline bint equal(const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bytes other) noexcept:
     return end - start == len(other) and memcmp(data + start, <const unsigned char *>other, end - start) == 0
-
-
-cdef inline long long long_decimal(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef long long number = 0
-    if end <= start or end - start > 18:
-        return -1
-    while start < end:
-        if data[start] < 48 or data[start] > 57:
-            return -1
-        number = number * 10 + data[start] - 48
-        start += 1
-    return number
 
 
 cdef inline Py_ssize_t append_decimal(bytearray stage, Py_ssize_t used, unsigned long long number) noexcept:

@@ -31,16 +31,10 @@ def equal(data: bytes, start: int, end: int, other: bytes) -> bool:
     return data[start:end] == other
 
 
-def decimal(data: bytes, start: int, end: int) -> int:
-    """The number that the digits data[start:end] spell, -1 if they are none, or more than nine."""
+def decimal(data: bytes, start: int, end: int, digits_max: int) -> int:
+    """The number that the digits data[start:end] spell, -1 if they are none, or more than `digits_max` (up to 18)."""
     digits = data[start:end]
-    return int(digits) if digits.isdigit() and len(digits) < 10 else -1
-
-
-def long_decimal(data: bytes, start: int, end: int) -> int:
-    """`decimal` of up to 18 digits."""
-    digits = data[start:end]
-    return int(digits) if digits.isdigit() and len(digits) < 19 else -1
+    return int(digits) if digits.isdigit() and len(digits) <= digits_max else -1
 
 
 def new_stage(size: int) -> bytearray:

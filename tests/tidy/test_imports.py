@@ -71,7 +71,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tzdata",
     ),
     "tnats.jetstream.backup.s2": ("tnats.storage.hot", "cramjam"),
-    "tnats.jetstream.consumer.hot": ("tnats.jetstream.consumer", "tnats.memory", "tnats.storage", "cython"),
+    "tnats.jetstream.consumer.hot": (
+        "tnats.jetstream.consumer",
+        "tnats.memory",
+        "tnats.storage",
+        "tnats.wire.bundle",
+        "cython",
+    ),
     "tnats.edges": (
         "tnats.broker",
         "tnats.accounts",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from tnats.limits import CLIENT_CONTROL_LINE_BYTES_MAX, CLIENT_PAYLOAD_BYTES_MAX
+from tnats.limits import CLIENT_CONTROL_LINE_BYTES_MAX, CLIENT_PAYLOAD_BYTES_MAX, SIZE_DIGITS_MAX
 from tnats.records import define
 from tnats.wire.info import ServerInfo, parse_info
 
@@ -17,7 +17,6 @@ PONG_LINE = b"PONG\r\n"
 OK_LINE = b"+OK\r\n"
 
 _CRLF = b"\r\n"
-_SIZE_DIGITS_MAX = 9
 
 
 # Arguments of control lines (the bytes after the verb, without the line end)
@@ -35,7 +34,7 @@ def _split_loosely(line: bytes) -> list[bytes]:
 
 def parse_size(digits: bytes) -> int:
     """A byte count of one to nine decimal digits; -1 for anything else."""
-    return int(digits) if len(digits) <= _SIZE_DIGITS_MAX and digits.isdigit() else -1
+    return int(digits) if len(digits) <= SIZE_DIGITS_MAX and digits.isdigit() else -1
 
 
 def parse_pub_arguments(line: bytes) -> tuple[bytes, bytes, int] | None:

@@ -5,7 +5,7 @@ from tnats.broker.hot.message cimport Funnel, Origin
 from tnats.broker.hot.plan cimport KnownPlans, Plan
 from tnats.memory cimport begins, decimal, find, find_last
 
-cdef Py_ssize_t SLOW_WORK
+cdef Py_ssize_t SIZE_DIGITS_MAX, SLOW_WORK
 cdef int UPPER_I, TAB, CR, SPACE
 cdef bytes PUB, HPUB
 cdef tuple RESERVED_REPLIES

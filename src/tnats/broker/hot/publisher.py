@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tnats.limits import SLOW_WORK
+from tnats.limits import SIZE_DIGITS_MAX, SLOW_WORK
 
 if TYPE_CHECKING:
     from tnats.broker.hot.outbound import Exchange, Outbound
@@ -135,14 +135,14 @@ class Publisher(Origin):
     def read_shape(self, data: bytes, start: int, end: int, headers: bool) -> bool:
         """Take in data[start:end], "[reply ][header size ]size"; False if it is anything else."""
         last = find_last(data, SPACE, start, end)
-        self.size = decimal(data, last + 1 if last >= 0 else start, end)
+        self.size = decimal(data, last + 1 if last >= 0 else start, end, SIZE_DIGITS_MAX)
         self.header_size = 0
         if headers:
             if last < 0:
                 return False
             end = last
             last = find_last(data, SPACE, start, end)
-            self.header_size = decimal(data, last + 1 if last >= 0 else start, end)
+            self.header_size = decimal(data, last + 1 if last >= 0 else start, end, SIZE_DIGITS_MAX)
             if self.header_size < 1 or self.header_size > self.size:
                 return False
         self.reply_size = 0

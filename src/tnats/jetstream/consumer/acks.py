@@ -23,7 +23,7 @@ PREFIX = b"$JS.ACK."
 _V1_TOKENS = 9
 _V2_TOKENS_MIN = 11
 _SIZE_MAX = 4096
-_DIGITS_MAX = 18
+NUMBER_DIGITS_MAX = 18
 
 
 class Word(enum.Enum):
@@ -97,11 +97,12 @@ def parse_subject(subject: bytes) -> Place | None:
     if at is None:
         return None
     stream, consumer, deliveries, stream_seq, consumer_seq = tokens[at : at + 5]
-    if not all(number.isdigit() and len(number) <= _DIGITS_MAX for number in (deliveries, stream_seq, consumer_seq)):
+    numbers = (deliveries, stream_seq, consumer_seq)
+    if not all(number.isdigit() and len(number) <= NUMBER_DIGITS_MAX for number in numbers):
         return None
     if len(subject) > _SIZE_MAX:
         return None
-    return Place(stream, consumer, int(deliveries), int(stream_seq), int(consumer_seq))
+    return Place(stream, consumer, *map(int, numbers))
 
 
 def place_at(tokens: list[bytes]) -> int | None:

@@ -1,9 +1,9 @@
 # C types for hot.py. No logic: that is in hot.py alone.
 
 cimport cython
-from tnats.memory cimport append, append_decimal, begins, find, long_decimal, new_stage, pin, set_word, word
+from tnats.memory cimport append, append_decimal, begins, decimal, find, new_stage, pin, set_word, word
 
-cdef Py_ssize_t CAPACITY_MIN, HOLES_MIN, BUNDLE_HEAD_BYTES, NUMBERS_BYTES_MAX, PREFIX_BYTES
+cdef Py_ssize_t CAPACITY_MIN, HOLES_MIN, HEAD_SIZE, NUMBERS_BYTES_MAX, NUMBER_DIGITS_MAX, PREFIX_BYTES
 cdef int DOT
 cdef bytes EMPTY_HEAD, ACK, OK, SPACE, DOT_TEXT, LINE_END
 

@@ -10,8 +10,9 @@ from array import array
 from collections.abc import Iterator
 
 from tnats.errors import InvariantBroken
-from tnats.jetstream.consumer.acks import AckRun, Said
+from tnats.jetstream.consumer.acks import NUMBER_DIGITS_MAX, AckRun, Said
 from tnats.storage.message_log import Stored
+from tnats.wire.bundle import HEAD_SIZE
 
 try:
     import cython
@@ -19,17 +20,15 @@ except ImportError:  # interpreted, where nobody compiles
     from tnats import speedups as cython
 
 if not cython.compiled:
-    from tnats.memory import append, append_decimal, begins, find, long_decimal, new_stage, pin, set_word, word
+    from tnats.memory import append, append_decimal, begins, decimal, find, new_stage, pin, set_word, word
 
 CAPACITY_MIN = 8
 HOLES_MIN = 64
-BUNDLE_HEAD_BYTES = 20
-"""Five numbers before each message of a bundle (`tnats.wire.bundle`)."""
 NUMBERS_BYTES_MAX = 160
 """What the numbers and separators of a delivery take at most."""
 PREFIX_BYTES = 8
 """Of "$JS.ACK."."""
-EMPTY_HEAD = bytes(BUNDLE_HEAD_BYTES)
+EMPTY_HEAD = bytes(HEAD_SIZE)
 DOT = 46
 ACK = b"+ACK"
 OK = b"+OK"
@@ -299,16 +298,16 @@ def bundle_of(
     for message in messages:
         if message is not None:
             _, _, subject, headers, payload = message
-            capacity += BUNDLE_HEAD_BYTES + len(subject) + prefix_size + NUMBERS_BYTES_MAX + len(headers) + len(payload)
+            capacity += HEAD_SIZE + len(subject) + prefix_size + NUMBERS_BYTES_MAX + len(headers) + len(payload)
     bundle = new_stage(capacity)
     used = 0
     for message in messages:
         if message is not None:
             seq, time_ns, subject, headers, payload = message
             head = used
-            start = used + BUNDLE_HEAD_BYTES + len(subject)
-            append(bundle, used, EMPTY_HEAD, 0, BUNDLE_HEAD_BYTES)
-            append(bundle, used + BUNDLE_HEAD_BYTES, subject, 0, len(subject))
+            start = used + HEAD_SIZE + len(subject)
+            append(bundle, used, EMPTY_HEAD, 0, HEAD_SIZE)
+            append(bundle, used + HEAD_SIZE, subject, 0, len(subject))
             append(bundle, start, prefix, 0, prefix_size)
             used = append_decimal(bundle, start + prefix_size, deliveries)
             append(bundle, used, DOT_TEXT, 0, 1)
@@ -358,7 +357,7 @@ def read_acks(bundle: bytearray) -> list[AckRun | Said]:
     data = pin(bundle, end)
     at = 0
     while at < end:
-        start = at + BUNDLE_HEAD_BYTES
+        start = at + HEAD_SIZE
         tail = start + word(data, at)
         reply_size = word(data, at + 4)
         header_size = word(data, at + 8)
@@ -383,9 +382,9 @@ def read_acks(bundle: bytearray) -> list[AckRun | Said]:
             fourth = find(data, DOT, third + 1, tail) if third >= 0 else -1
             is_plain = fourth >= 0 and find(data, DOT, fourth + 1, tail) < 0
             if is_plain:
-                seq = long_decimal(data, first + 1, second)
-                consumer_seq = long_decimal(data, second + 1, third)
-                is_plain = seq >= 0 and consumer_seq >= 0 and long_decimal(data, numbers, first) >= 0
+                seq = decimal(data, first + 1, second, NUMBER_DIGITS_MAX)
+                consumer_seq = decimal(data, second + 1, third, NUMBER_DIGITS_MAX)
+                is_plain = seq >= 0 and consumer_seq >= 0 and decimal(data, numbers, first, NUMBER_DIGITS_MAX) >= 0
         if not is_plain:
             runs.clear()
             prefix_size = 0
