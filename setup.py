@@ -47,4 +47,7 @@ def extensions() -> list[Extension]:
     return compiled
 
 
-setup(ext_modules=[] if wanted == "0" else extensions())
+setup(
+    ext_modules=[] if wanted == "0" else extensions(),
+    options={"build_ext": {"parallel": True}},  # the C compiler takes nearly all of the time of an installation
+)
