@@ -6,7 +6,7 @@ method that changes something returns what the answer needs, or the error of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,9 +39,10 @@ from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.jetstream.stream.service import StreamService
+from tnats.jetstream.subject_set import SubjectSet
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
-from tnats.subjects.tokens import subjects_overlap, to_bytes
+from tnats.subjects.tokens import to_bytes
 
 if TYPE_CHECKING:
     from tnats.jetstream.backup.contents import ArchivedConsumer
@@ -156,8 +157,9 @@ class AccountService:
         """What the rules must know; `without`: the stream that is being changed."""
         others = {name: stream.config for name, stream in self.streams.items() if name != without}
 
-        def overlaps(subject: str) -> bool:
-            return any(subjects_overlap(subject, one) for config in others.values() for one in config.subjects)
+        def overlaps(subjects: Sequence[str]) -> bool:
+            wanted = SubjectSet(subjects)
+            return any(any(wanted.overlapping(one)) for config in others.values() for one in config.subjects)
 
         return rules.Surroundings(False, self.host.options.duplicate_window_ns_max, overlaps, others.get)
 

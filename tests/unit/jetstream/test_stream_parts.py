@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+import orjson
 import pytest
 from tests.unit.jetstream.stores import SECOND, T0
 
@@ -11,6 +12,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.times import format_time, parse_time
 from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Republish, Storage, StreamConfig, StreamSource
+from tnats.jetstream.stream.counters import Total, merge_sourced
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.fast_batches import Control, parse_control
 from tnats.jetstream.stream.headers import nats_headers, source_alone, storable
@@ -89,7 +91,7 @@ def test_cycles_of_sources_are_found() -> None:
 
 def test_overlap_with_other_streams() -> None:
     """Creating and updating ask for every subject."""
-    around = rules.Surroundings(overlaps=lambda subject: subject.startswith("a"))
+    around = rules.Surroundings(overlaps=lambda subjects: any(subject.startswith("a") for subject in subjects))
     refused = rules.check_create(StreamConfig(name="T", subjects=["b", "a.x"]), around)
     assert code(refused if isinstance(refused, ApiError) else None) == 10065
     old = rules.check_create(StreamConfig(name="T", subjects=["b"]), around)
@@ -231,3 +233,15 @@ def test_a_block_with_nothing_but_a_source() -> None:
     ):
         assert source_alone(b"NATS/1.0\r\n%b\r\n" % lines) == b""
         assert nats_headers(b"NATS/1.0\r\n%b\r\n" % lines)[b"Nats-Stream-Source"] == place
+
+
+def test_counters_of_subjects_that_are_no_text() -> None:
+    """Each counts for itself, although the header that tells of them is JSON."""
+    total = Total()
+    for subject in (b"c.\xff", b"c.\xfe"):
+        for seq, told in ((1, 3), (2, 4)):
+            merged = merge_sourced(b"", b'{"val":"%d"}' % told, b"O %d > > %b" % (seq, subject), total)
+            assert merged is not None
+            total = merged[2]
+    assert total.value == 8
+    assert len(orjson.loads(total.sources)["O"]) == 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -381,7 +382,7 @@ def _decode_object(record: type[T], value: Mapping[str, Any], where: str, strict
 
 def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
     """The record that a request body holds; an empty body is the record's defaults. Raises DecodeError."""
-    if not body.strip():
+    if not body.strip(SPACES):
         return record()
     try:
         value = orjson.loads(body)
@@ -395,6 +396,12 @@ def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
         raise
 
 
+SPACES = b" \t\r\n"
+"""What may stand around values in JSON."""
+_SPACES = SPACES.decode()
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
 _VALUE_STARTS = frozenset('{["-0123456789tfn')
 _SYNTAX = {
     "Expecting value": "looking for beginning of value",
@@ -422,15 +429,21 @@ def _first_value(body: bytes) -> Any:
 
     try:
         decoder = json.JSONDecoder(parse_constant=refuse)
-        _, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
+        _, end = decoder.raw_decode(text, len(text) - len(text.lstrip(_SPACES)))
     except json.JSONDecodeError as fault:
         raise _syntax_error(text, fault.pos, fault.msg) from None
     except RecursionError:
         raise DecodeError("exceeded max depth") from None
-    rest = text[end:].lstrip()
+    rest = text[end:].lstrip(_SPACES)
     if rest and rest[0] not in _VALUE_STARTS:
         raise _syntax_error(text, len(text) - len(rest), "")
-    return json.loads(body[:end].decode(errors="replace"), parse_float=_Fraction)
+    whole = _ESCAPE.sub(_without_half, body[:end].decode(errors="replace"))
+    return json.loads(whole, parse_float=_Fraction)
+
+
+def _without_half(escape: re.Match[str]) -> str:
+    """An escape, but for half of a surrogate pair, which is no character."""
+    return "\\ufffd" if escape["half"] else escape[0]
 
 
 def _syntax_error(text: str, at: int, said: str) -> DecodeError:

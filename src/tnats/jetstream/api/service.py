@@ -92,7 +92,7 @@ class Request:
 
         `is_optional`: what does not look like one says nothing; `is_lenient`: unknown fields are never errors.
         """
-        if is_optional and self.body.lstrip()[:1] not in (b"{", b"["):
+        if is_optional and self.body.lstrip(fields.SPACES)[:1] not in (b"{", b"["):
             return record()
         try:
             return fields.decode(record, self.body, strict=self.is_strict and not is_lenient)

@@ -149,6 +149,11 @@ def api_forms(tail: str, domain: str) -> list[bytes]:
     return [to_bytes(f"$JS.API.{tail}"), *([to_bytes(f"$JS.{domain}.API.{tail}")] if domain else [])]
 
 
+def is_text(token: str) -> bool:
+    """Whether a token of a subject is UTF-8: other bytes are surrogates in its text, and no JSON can say them."""
+    return not any("\ud800" <= char <= "\udfff" for char in token)
+
+
 def parse(subject: bytes) -> Address | None:
     """The call that `subject` names, None for a subject that is none."""
     if not subject.startswith(PREFIX):

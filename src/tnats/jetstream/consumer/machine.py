@@ -321,7 +321,7 @@ class ConsumerMachine:
                     pins[group].client_id if group in pins else "",
                     pins[group].since_ns if group in pins else None,
                 )
-                for group in self.config.priority_groups
+                for group in dict.fromkeys(self.config.priority_groups)
             ],
         )
 

@@ -14,6 +14,7 @@ from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import Update, rows_of
 from tnats.jetstream.api.levels import with_required_level
+from tnats.jetstream.api.subjects import is_text
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.consumer.config import (
     ACK_WAIT_NS,
@@ -36,9 +37,11 @@ from tnats.jetstream.consumer.config import (
 )
 from tnats.jetstream.consumer.extensions import check_extensions
 from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import define, frozen
-from tnats.subjects.tokens import has_wildcard, is_subset, is_valid_literal, is_valid_subject, subjects_overlap
+from tnats.subjects.tokens import has_wildcard, is_valid_literal, is_valid_subject, subjects_overlap
 
+_NAME_FORBIDDEN = frozenset(".*> \t\r\n\f")
 _GROUP_NAME = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{GROUP_NAME_CHARS_MAX}}}")
 
 
@@ -117,10 +120,12 @@ def _check_names(work: _Check) -> ApiError | None:
     for name in (config.name, config.durable_name):
         if "/" in name or "\\" in name:
             return errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
+        if not is_text(name):
+            return errors.CONSUMER_CREATE(err="consumer name must be UTF-8")
+        if _NAME_FORBIDDEN.intersection(name):
+            return errors.STREAM_INVALID_CONFIG(err="consumer name can not contain '.', '*', '>', '\\', '/'")
         if len(name.encode()) > NAME_BYTES_MAX:
             return errors.CONSUMER_NAME_TOO_LONG(max=NAME_BYTES_MAX)
-    if set(".*> \t\r\n\f").intersection(config.durable_name):
-        return errors.CONSUMER_BAD_DURABLE_NAME()
     if config.name and config.durable_name and config.name != config.durable_name:
         return errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
     config.name = config.name or config.durable_name
@@ -205,6 +210,7 @@ def _check_ack_pending(work: _Check, stream_bound: int) -> ApiError | None:
 
 def _check_push(work: _Check) -> ApiError | None:
     config, stream = work.config, work.around.stream
+    config.idle_heartbeat_ns = max(config.idle_heartbeat_ns, 0)
     if not config.is_push:
         return None
     subject = config.deliver_subject
@@ -214,8 +220,9 @@ def _check_push(work: _Check) -> ApiError | None:
         return errors.CONSUMER_INVALID_DELIVER_SUBJECT()
     if any(subjects_overlap(subject, captured) for captured in stream.subjects):
         return errors.CONSUMER_DELIVER_CYCLE()
-    if config.max_waiting:
+    if config.max_waiting > 0:
         return errors.CONSUMER_PUSH_MAX_WAITING()
+    config.max_waiting = 0
     if 0 < config.idle_heartbeat_ns < HEARTBEAT_NS_MIN:
         return errors.CONSUMER_SMALL_HEARTBEAT()
     if config.flow_control and not config.idle_heartbeat_ns:
@@ -292,17 +299,14 @@ def _check_filters(work: _Check) -> ApiError | None:
         return errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     if any(not subject for subject in config.filter_subjects):
         return errors.CONSUMER_EMPTY_FILTER()
-    filters = config.filters()
-    for index, subject in enumerate(filters):
+    before = SubjectSet()
+    for subject in config.filters():
         if not is_valid_subject(subject):
             return errors.STREAM_INVALID_CONFIG(err="invalid subject")
-        if any(_is_covered(subject, other) for other in filters[:index]):
+        if any(before.covering(subject)) or any(before.covered(subject)):
             return errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+        before.add(subject)
     return None
-
-
-def _is_covered(one: str, other: str) -> bool:
-    return is_subset(one, other) or is_subset(other, one)
 
 
 def _check_sampling(work: _Check) -> ApiError | None:
@@ -401,10 +405,8 @@ def _workqueue_error(config: ConsumerConfig, around: Surroundings) -> ApiError |
 
 def _shares_work(config: ConsumerConfig, around: Surroundings) -> bool:
     """Whether another consumer of a work queue wants some of the same messages."""
-    filters = config.filters() or [">"]
-    return any(
-        subjects_overlap(one, two) for other in around.others for one in filters for two in other.filters() or [">"]
-    )
+    wanted = SubjectSet(config.filters() or [">"])
+    return any(any(wanted.overlapping(one)) for other in around.others for one in other.filters() or [">"])
 
 
 # ------------------------------------------------------------------ updates

@@ -99,7 +99,7 @@ def merge_sourced(headers: bytes, payload: bytes, place: bytes, old: Total | Non
     words = place.split(b" ")
     if told is None or old is None or len(words) < PLACE_WORDS:
         return None
-    origin, subject = to_text(words[0]), to_text(words[4])
+    origin, subject = (words[at].decode("utf-8", "backslashreplace") for at in (0, 4))
     try:
         known = orjson.loads(old.sources) if old.sources else {}
         increment = told.value - int(known.get(origin, {}).get(subject, "0"))

@@ -7,13 +7,14 @@ each of which may fill in defaults; the texts are nats-server's. Whatever needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import with_required_level
+from tnats.jetstream.api.subjects import is_text
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.stream import sourcing_rules
 from tnats.jetstream.stream.config import (
@@ -31,6 +32,7 @@ from tnats.jetstream.stream.config import (
     Storage,
     StreamConfig,
 )
+from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import define, frozen
 from tnats.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
@@ -42,7 +44,7 @@ SYS_ALLOWED = "$SYS.ACCOUNT.>"
 _NAME_FORBIDDEN = frozenset(".*> \t\r\n\f")
 
 
-def _no_overlap(subject: str) -> bool:
+def _no_overlap(subjects: Sequence[str]) -> bool:
     return False
 
 
@@ -57,8 +59,8 @@ class Surroundings:
     is_clustered: bool = False
     duplicate_window_ns_max: int = 0
     """The server's `limits.duplicate_window`; 0: none."""
-    overlaps: Callable[[str], bool] = _no_overlap
-    """Whether a subject pattern overlaps with another stream of the account."""
+    overlaps: Callable[[Sequence[str]], bool] = _no_overlap
+    """Whether one of these subjects overlaps with another stream of the account."""
     find_stream: Callable[[str], StreamConfig | None] = _no_stream
     """Another stream of the account by name."""
 
@@ -80,8 +82,8 @@ NAME_MISSING = invalid("stream name is required and can not contain '.', '*', '>
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether `name` may name a stream: one subject token without white space."""
-    return bool(name) and not _NAME_FORBIDDEN.intersection(name)
+    """Whether `name` may name a stream: one subject token without white space, which is text."""
+    return bool(name) and not _NAME_FORBIDDEN.intersection(name) and is_text(name)
 
 
 def check(config: StreamConfig, around: Surroundings, *, pedantic: bool = False) -> StreamConfig | ApiError:
@@ -113,7 +115,7 @@ def _check_name(work: _Check) -> ApiError | None:
     if "/" in config.name or "\\" in config.name:
         return errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     if not is_valid_name(config.name):
-        return invalid("stream name is required and can not contain '.', '*', '>'")
+        return NAME_MISSING
     if len(config.name.encode()) > NAME_BYTES_MAX:
         return invalid(f"stream name is too long, maximum allowed is {NAME_BYTES_MAX}")
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
@@ -286,12 +288,13 @@ def _check_subjects(work: _Check) -> ApiError | None:
         return None
     if not config.subjects and not config.sources:
         config.subjects = [config.name]
-    for index, subject in enumerate(config.subjects):
+    before = SubjectSet()
+    for subject in config.subjects:
         if not subject or not is_valid_subject(subject):
             return invalid("invalid subject")
-        for other in config.subjects[:index]:
-            if subjects_overlap(other, subject):
-                return invalid(f'subject "{other}" overlaps with "{subject}"')
+        for other in before.overlapping(subject):
+            return invalid(f'subject "{other}" overlaps with "{subject}"')
+        before.add(subject)
         if config.no_ack:
             continue
         if subject == ">":
@@ -366,7 +369,7 @@ _STEPS: tuple[Callable[[_Check], ApiError | None], ...] = (
 
 
 def _overlap_error(config: StreamConfig, around: Surroundings) -> ApiError | None:
-    if any(around.overlaps(subject) for subject in config.subjects):
+    if around.overlaps(config.subjects):
         return errors.STREAM_SUBJECT_OVERLAP()
     return None
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError, ErrorKind
 from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource
+from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import frozen
-from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_overlap
+from tnats.subjects.tokens import is_valid_literal, is_valid_subject
 from tnats.subjects.transforms import Transform, TransformError
 
 API_PREFIX = "$JS.API"
@@ -127,7 +128,8 @@ def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role, find_
 
 
 def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
-    for index, transform in enumerate(origin.subject_transforms):
+    before = SubjectSet()
+    for transform in origin.subject_transforms:
         if transform.src and not is_valid_subject(transform.src):
             return role.transform_source(err=f"invalid subject {transform.src}")
         if transform.dest:
@@ -137,9 +139,9 @@ def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
                 Transform(transform.src, transform.dest)
             except TransformError as fault:
                 return role.transform_destination(err=fault)
-        for other in origin.subject_transforms[:index]:
-            if subjects_overlap(other.src or ">", transform.src or ">"):
-                return role.filters_overlap()
+        if any(before.overlapping(transform.src or ">")):
+            return role.filters_overlap()
+        before.add(transform.src or ">")
     return None
 
 

@@ -1,0 +1,45 @@
+"""A set of subjects finds what a comparison with each of them finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tnats.jetstream.subject_set import SubjectSet
+from tnats.subjects.tokens import is_subset, subjects_overlap
+
+TOKENS = st.sampled_from(["a", "b", "*", "a*", "*>"])
+PATTERNS = st.builds(
+    lambda tokens, tail: ".".join(tokens + tail), st.lists(TOKENS, max_size=3), st.sampled_from([["a"], ["*"], [">"]])
+)
+
+
+@pytest.mark.parametrize(
+    ("search", "compare"),
+    [
+        (SubjectSet.overlapping, subjects_overlap),
+        (SubjectSet.covering, is_subset),
+        (SubjectSet.covered, lambda pattern, member: is_subset(member, pattern)),
+    ],
+)
+@given(members=st.lists(PATTERNS, unique=True), pattern=PATTERNS)
+def test_a_search_finds_what_comparisons_find(
+    search: Callable[[SubjectSet, str], object], compare: Callable[[str, str], bool], members: list[str], pattern: str
+) -> None:
+    """Each member that relates to the pattern so is found, once, and no other."""
+    found = list(search(SubjectSet(members), pattern))  # type: ignore[call-overload]
+    assert sorted(found) == sorted(member for member in members if compare(pattern, member))
+
+
+def test_many_subjects_are_compared_in_no_time() -> None:
+    """As many as one request can name: pairs of them would be 450 million."""
+    subjects = SubjectSet()
+    for number in range(30_000):
+        subject = f"orders.{number}.*"
+        assert not any(subjects.covering(subject))
+        assert not any(subjects.covered(subject))
+        assert not any(subjects.overlapping(subject))
+        subjects.add(subject)
