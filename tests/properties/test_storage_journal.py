@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
+import trio.testing
 from tests.properties.storage_bench import StepClock, run
 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.runtime.sim.disk_faults import DiskFault, Fail, SyncFault, damage_bit
+from tnats.runtime.sim.disk_faults import DiskFault, Fail, Kind, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.group import Group, Ticket
@@ -412,6 +413,41 @@ def test_a_sync_interval_risks_only_the_last_interval(seed: int) -> None:
             after = image.clone()
             after.crash(rng.choice(list(CrashPolicy)), rng)
             await check(after, then)
+
+    run(test)
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_a_failed_write_does_not_cost_what_was_acknowledged_before(call: Kind) -> None:
+    """With a sync interval, a write that fails freezes the journal, and what it had taken is durable an interval later
+    all the same; after a sync that failed nothing is synced any more: a second one may answer well and mean nothing.
+    """
+
+    async def test() -> None:
+        drive = new_drive()
+        bench = Bench(drive, sync_interval_ns=SECOND_NS)
+        syncs: list[str] = []
+        async with bench.journal() as journal:
+            group = journal.group("alpha")
+            for index in (1, 2):  # the first one takes a lease, whose sync is begun at once
+                await group.append_nowait([body("alpha", index, 100)]).wait()
+                await trio.testing.wait_all_tasks_blocked()
+            drive.faults.append(DiskFault((call,), Fail(errno.EIO), times=1))
+            if call == "write":
+                with pytest.raises(StoreFrozen):
+                    await group.append_nowait([body("alpha", 3, 100)]).wait()
+            else:
+                with pytest.raises(StoreFrozen):
+                    await journal.flush()
+            assert journal.frozen is not None
+            drive.observer = lambda kind, path: syncs.append(path) if kind == "sync" else None
+            await bench.clock.idle()
+            after = drive.image.clone()
+            drive.observer = None
+        assert bool(syncs) == (call == "write")
+        after.crash(CrashPolicy.STRICT, random.Random(1))
+        async with Bench(new_drive(after)).journal() as journal:
+            assert (2 in (await contents(journal)).get("alpha", {})) == (call == "write")
 
     run(test)
 

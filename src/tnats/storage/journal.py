@@ -18,7 +18,8 @@ Theory of operation
 Errors
 ------
 * A failed write or sync is sticky: the journal is frozen, all open tickets fail, so does everything later. Whether
-  the entries survive is unknown until the next start.
+  the entries survive is unknown until the next start. After a failed write, what had been written before is still
+  synced when it is due; after a failed sync nothing is, since a second one may answer well and mean nothing.
 * No space for a new part refuses the waiting entries and their successors in the queue, and nothing else: the next
   append tries again. The end of each part is reserved for what frees space: checkpoints, removals.
 
@@ -371,7 +372,7 @@ class Journal:
 
     def _is_dirty(self) -> bool:
         part = self.parts.current
-        return self.frozen is None and part is not None and part.is_dirty
+        return part is not None and part.is_dirty and not part.is_in_doubt
 
     def _is_due(self) -> bool:
         """Whether the interval is over, or a lease is to be extended, or so much was written that a start would take
@@ -385,18 +386,13 @@ class Journal:
             or bool(self._leases)
         )
 
-    async def _sync(self) -> bool:
-        """Make the current part durable and promise it. False when that failed: then the journal is frozen."""
+    async def _sync(self) -> None:
+        """Make the current part durable and promise it. When that fails the journal is frozen."""
         part = self.parts.current
-        if self.frozen is not None:
-            return False  # a sync after a failed one answers well and means nothing
-        if part is None or not part.is_dirty:
-            return True
-        try:
-            self._begin_sync(part)
-        except StoreFrozen:
-            return False
-        return await self._wait_synced(part)
+        if part is not None and self._is_dirty():
+            with suppress(StoreFrozen):
+                self._begin_sync(part)
+                await self._wait_synced(part)
 
     def _begin_sync(self, part: JournalPart) -> None:
         """Raises StoreFrozen."""
@@ -464,8 +460,8 @@ class Journal:
 
     async def _roll(self, size: int) -> JournalPart:
         """Begin a new part with room for `size` bytes. Raises StoreFull, StoreFrozen."""
-        if not await self._sync():
-            assert self.frozen is not None
+        await self._sync()
+        if self.frozen is not None:
             raise self.frozen
         is_first = self.parts.current is None
         try:

@@ -28,6 +28,8 @@ class JournalPart:
         self._header = header
         self._cipher = cipher
         self._slot = 0
+        self.is_in_doubt = False
+        """A sync has failed: another may answer well and mean nothing, so none is made."""
         self._syncing: tuple[int, Syncing] | None = None
         """The sync under way, and what will be durable then."""
 
@@ -57,7 +59,11 @@ class JournalPart:
 
     def begin_sync(self) -> None:
         """Begin to make durable what stands here; `wait_synced` must follow. Raises DiskError."""
-        self._syncing = (self.end, self.file.begin_sync())
+        try:
+            self._syncing = (self.end, self.file.begin_sync())
+        except DiskError:
+            self.is_in_doubt = True
+            raise
 
     async def wait_synced(self) -> None:
         """Await the end of the sync and promise what is durable then. Raises DiskError."""
@@ -65,7 +71,11 @@ class JournalPart:
         durable, syncing = self._syncing
         offset = segment.SLOT_OFFSETS[self._slot]
         promise = self._header.slot(offset, durable)
-        await syncing.wait()
+        try:
+            await syncing.wait()
+        except DiskError:
+            self.is_in_doubt = True
+            raise
         self.durable = durable
         self._promise(promise, offset)
 

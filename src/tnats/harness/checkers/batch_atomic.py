@@ -2,7 +2,8 @@
 
 Property: in every reading, the members of a batch are all there, at consecutive sequences in their order, or none is;
 the acknowledgement of a commit names the last of them and their number; a batch that was never committed has left
-nothing. Members that were removed on purpose are not asked for. Cost: linear in history and store.
+nothing. Members that were removed on purpose are not asked for, nor a whole batch that a loss of power within a sync
+interval took. Cost: linear in history and store.
 Source: the contract's K1; ADR-50.
 """
 
@@ -15,22 +16,21 @@ from tnats.harness.checkers.removal import Removals, doomed
 from tnats.harness.history import Operation
 
 
-def check(evidence: Evidence, *, skips: bool = False) -> Result:
-    """`skips`: a loss of power within a sync interval may have taken whole batches, which the server then names."""
-    return result("C10", "batches are whole or absent", faults(evidence, skips=skips))
+def check(evidence: Evidence) -> Result:
+    return result("C10", "batches are whole or absent", faults(evidence))
 
 
-def faults(evidence: Evidence, *, skips: bool) -> Iterator[str]:
+def faults(evidence: Evidence) -> Iterator[str]:
     batches = evidence.history.operations("batch")
     gone = doomed(evidence)
     for replica in evidence.replicas:
         place = {stored.value: seq for seq, stored in replica.messages.items()}
         for batch in batches:
-            yield from of_batch(replica, batch, place, gone, skips=skips)
+            yield from of_batch(evidence, replica, batch, place, gone)
 
 
 def of_batch(
-    replica: Replica, batch: Operation, place: dict[str, int], gone: Removals, *, skips: bool
+    evidence: Evidence, replica: Replica, batch: Operation, place: dict[str, int], gone: Removals
 ) -> Iterator[str]:
     values: list[str] = batch.value
     found = {at: place[value] for at, value in enumerate(values) if value in place}
@@ -38,7 +38,7 @@ def of_batch(
     if batch.is_ok:
         first = batch.told("seq") - len(values) + 1
         missing = [at for at in range(len(values)) if first + at not in gone and found.get(at) != first + at]
-        if skips and not found and all(replica.is_named_lost(first + at) for at in range(len(values))):
+        if not found and all(evidence.is_lost(batch, first + at, replica) for at in range(len(values))):
             return
         if batch.told("count") != len(values):
             yield f"{name} was acknowledged as {batch.told('count')} messages"

@@ -59,11 +59,31 @@ class Evidence:
     """After the faults ended and everything was healed."""
     restarted: list[Replica] = attrs.field(factory=list)
     """The same once more, after a clean restart of every node."""
+    unsynced_ns: tuple[tuple[int, int], ...] = ()
+    """With a sync interval: from when to when, in the history's time, what was acknowledged may have gone; power was
+    lost at the end of each such time.
+    """
 
     @property
     def was_read(self) -> bool:
         """Whether anything was read back, so that what is missing is lost."""
         return any(not replica.failure for replica in self.replicas) or bool(self.drained())
+
+    def is_lost(self, operation: Operation, seq: int, replica: Replica, *, by_ns: int | None = None) -> bool:
+        """Whether a loss of power (before `by_ns`) may have taken what was acknowledged, and the server says so."""
+        assert operation.end is not None
+        acked_ns = operation.end.time_ns
+        may_be = any(
+            first_ns <= acked_ns <= last_ns and (by_ns is None or last_ns <= by_ns)
+            for first_ns, last_ns in self.unsynced_ns
+        )
+        return may_be and replica.is_named_lost(seq)
+
+    def was_lost(self, earlier: Operation, later: Operation) -> bool:
+        """Whether what `earlier` stored had gone with a loss of power when `later` ended."""
+        assert later.end is not None
+        seq, by_ns = earlier.told("seq"), later.end.time_ns
+        return any(self.is_lost(earlier, seq, replica, by_ns=by_ns) for replica in self.replicas)
 
     def acked(self) -> list[Operation]:
         """Acknowledged publishes, in the order of their invocations."""

@@ -1,9 +1,9 @@
 """C13, with C1 and C3: a stream holds what was acknowledged, but for what was removed, and nothing else.
 
 Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a limit of the
-stream (`Limits`) justifies its absence; what was removed with an acknowledgement stays away; what is served was
-published, on its subject, and not refused. With a sync interval, what was acknowledged between the last good sync and a
-power loss may be gone if the server names it lost. Cost: O(n log n). Source: the contract's K1 to K6.
+stream (`Limits`) justifies its absence, or a loss of power within a sync interval does (`Evidence.is_lost`); what was
+removed with an acknowledgement stays away; what is served was published, on its subject, and not refused.
+Cost: O(n log n). Source: the contract's K1 to K6.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from tnats.records import frozen
 
 @frozen
 class Limits:
-    """What a stream removes by itself, and what a lazy one may lose."""
+    """What a stream removes by itself."""
 
     per_subject_max: int = 0
     messages_max: int = 0
     age_max_ns: int = 0
     age_slack_ns: int = 0
     """How far clocks may have been off."""
-    unsynced_ns: tuple[tuple[int, int], ...] = ()
-    """From when to when a loss of power may have taken what was acknowledged, in the history's time."""
 
 
 def check(evidence: Evidence, limits: Limits | None = None) -> Result:
@@ -111,7 +109,7 @@ def missing(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[st
         elif (
             seq not in gone
             and not is_limited(operation, evidence, limits, rank)
-            and not is_lost(operation, replica, limits)
+            and not evidence.is_lost(operation, seq, replica)
         ):
             yield f"{operation.value} was acknowledged at {seq}; {replica.node} holds nothing there"
 
@@ -143,14 +141,6 @@ def is_limited(operation: Operation, evidence: Evidence, limits: Limits, rank: d
         age_ns = evidence.history.events[-1].time_ns - operation.invoke.time_ns
         return age_ns + limits.age_slack_ns >= limits.age_max_ns
     return False
-
-
-def is_lost(operation: Operation, replica: Replica, limits: Limits) -> bool:
-    """Whether a sync interval explains it, and the server says so."""
-    assert operation.end is not None
-    acked_ns = operation.end.time_ns
-    inside = any(first_ns <= acked_ns <= last_ns for first_ns, last_ns in limits.unsynced_ns)
-    return inside and replica.is_named_lost(operation.told("seq"))
 
 
 def beyond(replica: Replica, limits: Limits) -> Iterator[str]:

@@ -255,6 +255,8 @@ class JetStreamDrill(Drill):
         machine = world.nodes[SERVER]
         while True:
             await world.sleep_ns(LOOK_NS)
+            if self.lazy_losses is not None:
+                self.lazy_losses.look(is_running=machine.running and not machine.stands_still)
             if not machine.running and not self.stage.is_held(machine):
                 self.stage.start(machine)
 
@@ -458,7 +460,8 @@ class JetStreamDrill(Drill):
             own = self.readings[place :: len(self.streams())]
             for replica in own:
                 replica.named_lost += tuple(self.told_lost(config.name))
-            yield Evidence(of_stream(history, config.name), own[:1], own[1:])
+            unsynced_ns = () if self.lazy_losses is None else tuple(self.lazy_losses.spans_ns)
+            yield Evidence(of_stream(history, config.name), own[:1], own[1:], unsynced_ns)
         for event_count, replica in self.readings_then:
             stream = replica.node.partition(" ")[0]
             yield Evidence(of_stream(History(history.events[:event_count]), stream), [replica])

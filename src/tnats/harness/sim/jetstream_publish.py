@@ -221,29 +221,27 @@ class PublishDrill(JetStreamDrill):
 
     def limits_of(self, stream: str) -> Limits:
         """What the stream may have removed."""
-        unsynced_ns = tuple(self.lazy_losses.spans_ns) if self.lazy_losses is not None else ()
         if stream == "K":
-            return Limits(PER_SUBJECT_MAX, MESSAGES_MAX, unsynced_ns=unsynced_ns)
+            return Limits(PER_SUBJECT_MAX, MESSAGES_MAX)
         if stream == "A":
             slack = 600 * SECOND_NS if self.clocks_moved() else SECOND_NS
-            return Limits(age_max_ns=AGE_MAX_NS, age_slack_ns=slack, unsynced_ns=unsynced_ns)
-        return Limits(unsynced_ns=unsynced_ns)
+            return Limits(age_max_ns=AGE_MAX_NS, age_slack_ns=slack)
+        return Limits()
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         stream = (evidence.replicas[0].node if evidence.replicas else "S").partition(" ")[0]
         yield ack_unique.check(evidence)
         if stream != "A":
             yield converged.check(evidence)
-        has_lost = self.lazy_losses is not None and bool(self.lazy_losses.spans_ns)
         if stream == "N":
-            yield counter.check(evidence, has_lost=has_lost)
+            yield counter.check(evidence)
             return
         yield removal.check(evidence, self.limits_of(stream))
-        yield dedup.check(evidence, is_windowed=not self.clocks_moved() and stream != "A" and not has_lost)
-        yield expected_sequence.check(evidence, skips=has_lost)
+        yield dedup.check(evidence, is_windowed=not self.clocks_moved() and stream != "A")
+        yield expected_sequence.check(evidence)
         yield result("C5", "sequences follow time", order.against_time(fresh(evidence)))
         if stream == "S":
-            yield batch_atomic.check(evidence, skips=has_lost)
+            yield batch_atomic.check(evidence)
 
     def clocks_moved(self) -> bool:
         """Whether the server's clocks were not what they should have been."""

@@ -148,8 +148,8 @@ class StorageDrill(Drill):
         super().__init__(plan)
         self.lives: dict[str, Life] = {}
         self.readings: list[Reading] = []
-        self.lives_then: list[tuple[dict[str, Life], Reading]] = []
-        """What would have been there after a power loss at some moment, with what was known at that moment."""
+        self.lives_then: list[tuple[dict[str, Life], Reading, frozenset[int]]] = []
+        """What would have been there after a power loss at some moment, with what was known and `unproved` then."""
         self._world: World
         self._phase = "work"
         self._done: dict[str, int] = {}
@@ -350,6 +350,7 @@ class StorageDrill(Drill):
         policy = CrashPolicy.STRICT if has_failed else self._rng.choice(list(CrashPolicy))
         drive.image.crash(policy, drive.rng)
         lives = {name: life.copy() for name, life in self.lives.items()}
+        unproved = storage_evidence.unproved(self.recording.notes, is_cut=True)
         when = f"after a power loss at {self._world.now_ns() / SECOND_NS:.6f} s"
         clock = StepClock(node.oscillator.wall_ns())
         try:
@@ -357,7 +358,7 @@ class StorageDrill(Drill):
                 reading = await read_store(store, lives, when, is_packing=self._is_packing)
         except* TnatsError as group:
             reading = Reading(when, {}, [], str(group.exceptions[0]))
-        self.lives_then.append((lives, reading))
+        self.lives_then.append((lives, reading, unproved))
 
     async def prove(self, world: World) -> None:
         """A restart, a write to every stream, then three readings: after clean ends and after a power loss."""
@@ -395,12 +396,13 @@ class StorageDrill(Drill):
     def judge(self, world: World) -> Iterator[Violation]:
         reached = self.ledger.reached
         self.recording.probe(f"class {reached}")
-        for lives, reading in self.lives_then:
-            yield from storage_evidence.judge(lives, reading, reached)
+        for lives, reading, unproved in self.lives_then:
+            yield from storage_evidence.judge(lives, reading, reached, unproved)
+        unproved = storage_evidence.unproved(self.recording.notes)
         for reading in self.readings:
             if DAMAGED in [value for content in reading.content.values() for value in content.values()]:
                 self.recording.probe("damage was named")
-            yield from storage_evidence.judge(self.lives, reading, reached)
+            yield from storage_evidence.judge(self.lives, reading, reached, unproved)
         contents = [reading.content for reading in self.readings if not reading.failure]
         if contents and any(content != contents[0] for content in contents) and CLASSES.index(reached) < 3:
             yield Violation("two starts of the store served different contents", rule="C31 recovery")

@@ -12,16 +12,21 @@
 
 What a class of damage (`ledger`) excuses: from B3 on a message may be unreadable, and a removal forgotten, if the
 health check says so; in B4 it may be missing or old. Nothing excuses C3.
+
+One more thing is excused from B3 on: what was acknowledged last before a loss of power may be missing, and its sequence
+be used again. That it was durable is written down with the next sync, so damage that takes all of it then looks like an
+unfinished write (docs/storage.md). Whatever was acknowledged before that has its proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.ledger import CLASSES
+from tnats.harness.sim.recording import Note
 from tnats.records import define
 
 DAMAGED = "damaged"
@@ -37,7 +42,8 @@ class Life:
     refused: dict[str, None] = attrs.field(factory=dict)
     acked: dict[int, tuple[str, int]] = attrs.field(factory=dict)
     """Sequence: value, tick of the acknowledgement."""
-    reused: list[tuple[int, str, str, int]] = attrs.field(factory=list)
+    reused: list[tuple[int, tuple[str, int], tuple[str, int]]] = attrs.field(factory=list)
+    """Sequence, and value and tick of both acknowledgements."""
     doomed: dict[int, None] = attrs.field(factory=dict)
     """Sequences whose removal was asked for."""
     removed: dict[int, int] = attrs.field(factory=dict)
@@ -46,7 +52,7 @@ class Life:
     def ack(self, sequence: int, value: str, tick: int) -> None:
         before = self.acked.get(sequence)
         if before is not None and before[0] != value:
-            self.reused.append((sequence, before[0], value, tick))
+            self.reused.append((sequence, before, (value, tick)))
         self.acked[sequence] = value, tick
 
     def copy(self) -> Life:
@@ -72,10 +78,23 @@ class Reading:
     """Why it did not open at all."""
 
 
-def judge(lives: dict[str, Life], reading: Reading, reached: str) -> Iterator[Violation]:
-    """The violations of one reading, given the class of damage that was reached."""
+def unproved(notes: Sequence[Note], *, is_cut: bool = False) -> frozenset[int]:
+    """Ticks of what was acknowledged last before each loss of power, with `is_cut` also before the end of the notes."""
+    found: set[int] = set()
+    last: list[Note] = []
+    for note in notes:
+        if note.kind == "ack":
+            last = [*(each for each in last if each.time_ns == note.time_ns), note]
+        elif note.kind == "fault" and "D_POWER" in note.text.split():
+            found.update(each.index for each in last)
+    return frozenset(found.union(each.index for each in last) if is_cut else found)
+
+
+def judge(lives: dict[str, Life], reading: Reading, reached: str, unproved: frozenset[int]) -> Iterator[Violation]:
+    """The violations of one reading, given the class of damage that was reached and `unproved`."""
     damaged = CLASSES.index(reached) >= CLASSES.index("B3")
     amnesic = reached == "B4"
+    excused = unproved if damaged else frozenset()
     if reading.failure:
         if not damaged:
             yield Violation(f"{reading.when}: the store does not open: {reading.failure}", rule="LIVE open")
@@ -87,17 +106,17 @@ def judge(lives: dict[str, Life], reading: Reading, reached: str) -> Iterator[Vi
     for life in lives.values():
         content = reading.content.get(life.name, {})
         unreadable |= DAMAGED in content.values()
-        yield from judge_stream(life, content, reading.when, damaged=damaged, amnesic=amnesic)
+        yield from judge_stream(life, content, reading.when, excused, damaged=damaged, amnesic=amnesic)
     if unreadable and not reading.health:
         yield Violation(f"{reading.when}: a message cannot be read, and the health check is silent", rule="C33 silent")
 
 
 def judge_stream(
-    life: Life, content: dict[int, str], when: str, *, damaged: bool, amnesic: bool
+    life: Life, content: dict[int, str], when: str, excused: frozenset[int], *, damaged: bool, amnesic: bool
 ) -> Iterator[Violation]:
-    for sequence, first, second, tick in life.reused:
+    for sequence, (first, first_tick), (second, tick) in life.reused:
         text = f"{life.name} acknowledged sequence {sequence} for {first} and for {second}"
-        if not amnesic:
+        if not amnesic and first_tick not in excused:
             yield Violation(text, rule="C2 reused", note_index=tick)
     for sequence, value in content.items():
         if value == DAMAGED:
@@ -113,6 +132,8 @@ def judge_stream(
     for sequence, (value, tick) in life.acked.items():
         served = content.get(sequence)
         if served == value or sequence in life.doomed or amnesic or (served == DAMAGED and damaged):
+            continue
+        if served is None and tick in excused:
             continue
         answer = "nothing" if served is None else "an error" if served == DAMAGED else served
         text = f"{when}: {life.name} acknowledged {value} at {sequence}; there it serves {answer}"

@@ -50,6 +50,14 @@ class DiskTiming:
     bytes_per_second: int = 500_000_000
 
 
+SyncEnd = Callable[[bool], None]
+"""Told of the end of a sync: whether the caller hears that what was written is durable."""
+
+
+def ignored(is_good: bool) -> None:
+    """The end of a sync that nobody wants to know of."""
+
+
 class SimDrive:
     """The hardware of one node's disk. `rng` decides everything that is drawn."""
 
@@ -64,8 +72,8 @@ class SimDrive:
         self.cold = cold
         """Chance that `pread_cached` finds the page not in the cache."""
         self.observer: Callable[[Kind, str], None] | None = None
-        self.on_sync: Callable[[str, bool], None] | None = None
-        """Told of every sync of a file or directory that ends, and whether the caller hears that it is durable."""
+        self.on_sync: Callable[[str], SyncEnd] | None = None
+        """Told of every sync of a file or directory that begins; what it returns is told of its end."""
         self.sync_free_at_ns = 0
         self.locks: dict[str, SimDisk] = {}
         self.opened: dict[int, int] = {}
@@ -98,10 +106,9 @@ class SimDrive:
                     effect = fault.effect
         return effect, delay
 
-    def synced(self, path: str, *, is_good: bool) -> None:
-        """A sync ended."""
-        if self.on_sync is not None:
-            self.on_sync(path, is_good)
+    def sync_begins(self, path: str) -> SyncEnd:
+        """A sync begins; call the result when it ends."""
+        return ignored if self.on_sync is None else self.on_sync(path)
 
     def latency_ns(self, base_ns: int, count: int, delay: Delay | None) -> int:
         """A drawn latency for an operation on `count` bytes."""
@@ -239,9 +246,10 @@ class SimDisk:
         except ImageError as exc:
             raise disk_error("sync directory", path, exc.code) from None
         before = self.drive.image.operation_count
+        sync_end = self.drive.sync_begins(path)
         await self.take(self.drive.timing.sync_ns, 0, delay)
         is_refused = isinstance(effect, SyncFault) and effect.variant in ("once", "sticky")
-        self.drive.synced(path, is_good=not is_refused)
+        sync_end(not is_refused)
         if is_refused:
             raise disk_error("sync directory", path, errno.EIO)
         if not isinstance(effect, SyncFault):
@@ -380,7 +388,8 @@ class SimFile:
         effect, delay = self._disk.begin("sync", self.path, verb="sync")
         start_ns = max(self._disk.clock.mono_ns(), drive.sync_free_at_ns)
         drive.sync_free_at_ns = start_ns + drive.latency_ns(drive.timing.sync_ns, 0, delay)
-        return SimSyncing(self._disk, self.path, self._number, before, effect, drive.sync_free_at_ns)
+        sync_end = drive.sync_begins(self.path)
+        return SimSyncing(self._disk, self.path, self._number, before, effect, drive.sync_free_at_ns, sync_end)
 
     async def sync(self) -> None:
         await self.begin_sync().wait()
@@ -409,13 +418,14 @@ class SimSyncing:
     before: int
     effect: Effect | None
     done_at_ns: int
+    sync_end: SyncEnd
 
     async def wait(self) -> None:
         image = self.disk.drive.image
         await self.disk.clock.sleep_ns(self.done_at_ns - self.disk.clock.mono_ns())
         self.disk.check_alive()
         is_refused = isinstance(self.effect, SyncFault) and self.effect.variant in ("once", "sticky")
-        self.disk.drive.synced(self.path, is_good=not is_refused and not isinstance(self.effect, Fail))
+        self.sync_end(not is_refused and not isinstance(self.effect, Fail))
         if isinstance(self.effect, Fail):
             raise disk_error("sync", self.path, self.effect.errno)
         if isinstance(self.effect, SyncFault):

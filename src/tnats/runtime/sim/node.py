@@ -78,6 +78,11 @@ class Node:
         """Whether an incarnation lives."""
         return self.life is not None and not self.life.dead
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether its tasks are kept from running."""
+        return self.paused or self.world.timeline.now_ns < self.busy_until_ns
+
     def start(self, main: Main | None = None) -> None:
         """Begin an incarnation that runs `main`, or what ran before."""
         ensure(not self.running, f"{self.name} runs already")

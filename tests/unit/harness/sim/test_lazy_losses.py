@@ -8,7 +8,6 @@ from tests.unit.harness.test_stream_checkers import held, publish
 
 from tnats.harness.checkers import removal
 from tnats.harness.checkers.evidence import Evidence
-from tnats.harness.checkers.removal import Limits
 from tnats.harness.sim.lazy_losses import LazyLosses
 
 WINDOW_NS = 3000
@@ -24,9 +23,15 @@ class Run:
         self.start = 1
         self.losses = LazyLosses(WINDOW_NS, lambda: self.now_ns, lambda: self.start)
 
-    def sync(self, time_ns: int, path: str, *, is_good: bool) -> None:
+    def sync(self, time_ns: int, path: str, *, is_good: bool, took_ns: int = 0) -> None:
+        self.now_ns = time_ns - took_ns
+        ended = self.losses.on_sync(path)
         self.now_ns = time_ns
-        self.losses.on_sync(path, is_good)
+        ended(is_good)
+
+    def look(self, time_ns: int, *, is_running: bool) -> None:
+        self.now_ns = time_ns
+        self.losses.look(is_running=is_running)
 
     def power_lost(self, time_ns: int) -> tuple[int, int]:
         self.now_ns = time_ns
@@ -79,11 +84,34 @@ def test_a_loss_behind_a_failed_sync_must_be_named(
     run.sync(2_000, PART, is_good=not is_failed)
     run.power_lost(9_000)
     acknowledged = history(publish("u", 1))
-    limits = Limits(unsynced_ns=tuple(run.losses.spans_ns))
-    assert removal.check(Evidence(acknowledged, [held({}, named_lost=named)]), limits).verdict == verdict
+    found = Evidence(acknowledged, [held({}, named_lost=named)], unsynced_ns=tuple(run.losses.spans_ns))
+    assert removal.check(found).verdict == verdict
 
 
 def test_nothing_is_excused_where_every_acknowledgement_is_synced() -> None:
     """With sync always there are no such times, and a named loss is a violation."""
     lost = Evidence(history(publish("u", 1)), [held({}, named_lost=((1, 1),))])
-    assert removal.check(lost, Limits()).verdict == "violated"
+    assert removal.check(lost).verdict == "violated"
+
+
+def test_nothing_from_before_a_good_sync_is_excused() -> None:
+    """A sync makes durable what was there when it began, not what came while it was under way."""
+    run = Run()
+    run.sync(19_000, PART, is_good=True, took_ns=800)
+    assert run.power_lost(20_000) == (18_200, 20_000)
+
+
+def test_who_is_dead_or_stands_still_does_not_sync() -> None:
+    """What came within an interval before the server stopped is excused until a sync that began after that: one that
+    was under way when it stopped says nothing of what came meanwhile.
+    """
+    run = Run()
+    run.look(10_000, is_running=True)
+    run.look(10_200, is_running=False)
+    run.look(15_000, is_running=True)
+    assert run.power_lost(20_000) == (7_000, 20_000)
+    run.sync(20_500, PART, is_good=True, took_ns=11_000)
+    assert run.power_lost(21_000) == (9_500, 21_000)
+    run.sync(22_000, NEXT_PART, is_good=True)
+    run.look(23_000, is_running=True)
+    assert run.power_lost(40_000) == (37_000, 40_000)
