@@ -60,7 +60,19 @@ def wait_gone(pid: int, directory: Path) -> None:
     while is_alive(pid) or directory.exists():
         assert time.monotonic() < deadline, f"left behind: process {is_alive(pid)}, directory {directory.exists()}"
         time.sleep(0.02)
-    assert str(directory) not in Path("/proc/self/mounts").read_text()
+    assert not is_mounted(directory)
+
+
+def is_mounted(directory: Path) -> bool:
+    """Or something beneath it."""
+    return str(directory) in Path("/proc/self/mounts").read_text()
+
+
+def child(word: str) -> int:
+    """The child of this process that has this in its command line."""
+    pids = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    [found] = [pid for pid in pids if word in Path(f"/proc/{pid}/cmdline").read_text()]
+    return int(found)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -244,6 +256,29 @@ async def test_a_fault_file_system_that_does_not_answer_is_not_waited_for(monkey
         async with open_fault_fs(workplace, "n1", 1, names="posix", write_back_s=0) as store:
             with pytest.raises(CouldNotRun, match=r"counts: no answer within 0\.05 s"):
                 await store.command(do="counts")
+
+
+@pytest.mark.skipif(missing_for_mount() is not None, reason=str(missing_for_mount()))
+async def test_a_mount_does_not_outlive_a_fault_file_system_that_was_killed() -> None:
+    """Though nobody answers there any more; what is asked of it says that it has ended."""
+    async with open_workplace() as workplace:
+        directory = workplace.directory
+        async with open_fault_fs(workplace, "n1", 1, names="posix", write_back_s=0) as store:
+            assert is_mounted(store.path)
+            os.kill(child("faultfs_process"), signal.SIGKILL)
+            with pytest.raises(CouldNotRun, match="counts: its process ended"):
+                await store.command(do="counts")
+    assert not directory.exists()
+    assert not is_mounted(directory)
+
+
+async def test_a_workplace_clears_up_without_its_warden() -> None:
+    """Should somebody have killed that."""
+    async with open_workplace() as workplace:
+        os.kill(child("real.warden"), signal.SIGKILL)
+        process = await workplace.start(SLEEPER, log=workplace.directory / "log")
+    assert not is_alive(process.pid)
+    assert not workplace.directory.exists()
 
 
 def test_one_of_several_reasons_is_told(capsys: pytest.CaptureFixture[str]) -> None:

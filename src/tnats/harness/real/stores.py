@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import trio
 
 from tnats.harness.real.errors import CouldNotRun
+from tnats.harness.real.warden import clear
 from tnats.harness.real.workplace import Workplace, last_line
 from tnats.runtime.sim.disk_faults import flip_bits
 
@@ -148,8 +149,8 @@ class FaultFs:
                 try:
                     await self._process.stdin.send_all(json.dumps(command).encode() + b"\n")
                     answer = await self._answer()
-                except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-                    raise CouldNotRun(f"the fault file system is gone: {exc}") from None
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    answer = self._ended()
         if "error" in answer:
             raise CouldNotRun(f"fault file system: {command['do']}: {answer['error']}")
         return answer["ok"]
@@ -166,13 +167,17 @@ class FaultFs:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def _ended(self) -> dict[str, Any]:
+        """Instead of an answer."""
+        return {"error": f"its process ended; its log ends with: {last_line(self._log)}"}
+
     async def wait_mounted(self) -> None:
         """Wait for the first line. Raises CouldNotRun."""
         with trio.move_on_after(MOUNT_TIMEOUT_S):
             try:
                 answer = await self._answer()
             except trio.BrokenResourceError:
-                answer = {"error": f"its process ended; its log ends with: {last_line(self._log)}"}
+                answer = self._ended()
             if "error" in answer:
                 raise CouldNotRun(f"fault file system: {answer['error']}")
             return
@@ -257,6 +262,5 @@ async def open_fault_fs(
             with trio.move_on_after(MOUNT_TIMEOUT_S):
                 await workplace.wait(process)
             await workplace.kill(process)
-            if os.path.ismount(path):
-                await trio.run_process(["fusermount3", "-u", "-z", str(path)], check=False)
+            await trio.to_thread.run_sync(clear, "mount", str(path))  # is still there if the process was killed
             workplace.forget("mount", path)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -40,8 +40,9 @@ class Workplace:
     def note(self, kind: str, name: object) -> None:
         """Something exists now: `pid`, `mount` or `directory`."""
         assert self._warden.stdin is not None
-        self._warden.stdin.write(f"{kind} {name}\n".encode())
-        self._warden.stdin.flush()
+        with suppress(BrokenPipeError):  # somebody has killed the warden: all the more must be cleared up here
+            self._warden.stdin.write(f"{kind} {name}\n".encode())
+            self._warden.stdin.flush()
 
     def forget(self, kind: str, name: object) -> None:
         """It is gone."""
@@ -107,7 +108,8 @@ async def open_workplace(*, keep: bool = False) -> AsyncIterator[Workplace]:
                 shutil.rmtree(directory, ignore_errors=True)
             workplace.forget("directory", directory)
             assert warden.stdin is not None
-            warden.stdin.close()
+            with suppress(BrokenPipeError):
+                warden.stdin.close()
             await trio.to_thread.run_sync(warden.wait)
 
 
