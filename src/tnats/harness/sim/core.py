@@ -248,7 +248,7 @@ class CoreDrill(Drill):
 
     def session_ended(self, name: str, reason: str) -> None:
         """A connection ended; once all have proved theirs after the faults, none may."""
-        event = self._events.get("connected")
+        event = self._events.get("settled")
         if event is not None and event.is_set() and len(self._arrived.get("collected", ())) < len(self.actors):
             self.fail_live(f"{name} lost its connection after everything was healed: {reason}")
 

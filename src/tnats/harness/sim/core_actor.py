@@ -290,6 +290,9 @@ class Actor:
         while not await self._flush(client):
             pass
         await drill.everyone(self.name, "connected")
+        while not await self._flush(client):  # what others had kept back may have been too much for this connection
+            pass
+        await drill.everyone(self.name, "settled")
         self.state = "publishing after the faults"
         await self.publish(client, f"live.{self.name}", 10)
         if not await self._request(client, f"live.{self.name}.ask", REQUEST_NS):
