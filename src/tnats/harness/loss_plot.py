@@ -7,8 +7,10 @@ cluster there is one plot for what was kept anywhere, and one for each node.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from typing import Any
 
 from tnats.harness.checkers.acked_present import classes
 from tnats.harness.checkers.evidence import Evidence, Replica
@@ -18,7 +20,7 @@ from tnats.limits import SECOND_NS
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 54
 LETTER_WIDTH = 6
-MENDING = ("start", "start-failed", "resume", "removed", "join", "decoys")
+MENDING = ("start", "start-failed", "resume", "removed", "removed-from-stream", "join", "decoys")
 """What the nemesis does that is no fault."""
 CELL = 3
 COLOURS = {
@@ -39,17 +41,16 @@ LABELS = {
 }
 
 STYLE = """\
-:root { color-scheme: light dark; --text: #222; --dim: #555; --code: #f2f2f2; --good: #1a7f37; --bad: #b3001b;
+:root { color-scheme: light dark; --text: #222; --dim: #555; --good: #1a7f37; --bad: #b3001b;
   --open: #8a6d00 }
-@media (prefers-color-scheme: dark) { :root { --text: #ddd; --dim: #aaa; --code: #2b2b2f; --good: #4cc26f;
+@media (prefers-color-scheme: dark) { :root { --text: #ddd; --dim: #aaa; --good: #4cc26f;
   --bad: #ff6b7d; --open: #d9b44a } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; padding: 0 1em; color: var(--text) }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 1.6em }
 table { border-collapse: collapse } td, th { padding: 2px 12px 2px 0; text-align: left; vertical-align: top }
-th { white-space: nowrap }
+th, .faults td:nth-child(-n+2) { white-space: nowrap }
 .kept { color: var(--good) } .broken { color: var(--bad) } .unknown { color: var(--open) }
 svg text { font: 12px system-ui, sans-serif; fill: var(--dim) }
-code { background: var(--code); padding: 0 3px }
 """
 
 
@@ -73,14 +74,19 @@ def down(seq: int, top_seq: int) -> float:
 def axes(end_ns: int, top_seq: int) -> Iterator[str]:
     base = HEIGHT - BOTTOM
     yield f'<path d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}" fill="none" stroke="#999"/>'
-    for part in range(5):
-        time_ns = end_ns * part // 4
-        place = across(time_ns, end_ns)
-        anchor = "end" if part == 4 else "middle"
-        yield f'<text x="{place:.0f}" y="{base + 16}" text-anchor="{anchor}">{time_ns / SECOND_NS:.1f} s</text>'
-        seq = top_seq * part // 4
-        yield f'<text x="{LEFT - 6}" y="{down(seq, top_seq) + 4:.0f}" text-anchor="end">{seq}</text>'
+    for time_s in ticks(end_ns / SECOND_NS):
+        place = across(int(time_s * SECOND_NS), end_ns)
+        yield f'<text x="{place:.0f}" y="{base + 16}" text-anchor="middle">{time_s:g} s</text>'
+    for seq in ticks(top_seq):
+        yield f'<text x="{LEFT - 6}" y="{down(int(seq), top_seq) + 4:.0f}" text-anchor="end">{seq:,.0f}</text>'
     yield f'<text x="{LEFT}" y="{TOP - 10}">sequence</text>'
+
+
+def ticks(end: float) -> Iterator[float]:
+    """Round numbers from 0 to `end`, six of them at most."""
+    size = 10.0 ** math.floor(math.log10(end / 5))
+    step = next(size * digit for digit in (1, 2, 5, 10) if size * digit * 5 >= end)
+    return (step * number for number in range(math.floor(end / step) + 1))
 
 
 def fault_lines(evidence: Evidence, end_ns: int) -> Iterator[str]:
@@ -97,7 +103,7 @@ def fault_lines(evidence: Evidence, end_ns: int) -> Iterator[str]:
         if row is not None:
             free[row] = place + half
             label = f'<text x="{place:.1f}" y="{HEIGHT - 20 + 14 * row}" text-anchor="middle">{name}</text>'
-        title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {name} {event.value}")
+        title = escape(f"{event.time_ns / SECOND_NS:.2f} s: {name} {told(event.value)}")
         yield (
             f'<g><title>{title}</title><path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#888" '
             f'stroke-dasharray="3 3"/>{label}</g>'
@@ -119,11 +125,14 @@ def marks(marked: Sequence[tuple[Operation, str]], end_ns: int, top_seq: int) ->
 
 
 def by_node(evidence: Evidence) -> str:
-    """A plot for each replica of several."""
-    replicas = [replica for replica in evidence.replicas if not replica.failure]
+    """A plot for each replica of several; those that look the same share one."""
     if len(evidence.replicas) < 2:
         return ""
-    return "".join(f"<h2>What {escape(replica.node)} holds</h2>{svg(evidence, replica)}" for replica in replicas)
+    nodes: dict[str, list[str]] = {}
+    for replica in evidence.replicas:
+        if not replica.failure:
+            nodes.setdefault(svg(evidence, replica), []).append(replica.node)
+    return "".join(f"<h2>What is held by {escape(', '.join(names))}</h2>{plot}" for plot, names in nodes.items())
 
 
 def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Sequence[str], evidence: Evidence) -> str:
@@ -132,14 +141,13 @@ def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Seque
     for _, name in classes(evidence):
         counts[name] += 1
     legend = "".join(
-        f'<tr><td><span style="color:{COLOURS[name]}">&#9632;</span> {LABELS[name]}</td><td>{counts[name]}</td></tr>'
+        f'<tr><td><span style="color:{COLOURS[name]}">&#9632;</span> {LABELS[name]}</td><td>{counts[name]:,}</td></tr>'
         for name in COLOURS
     )
     facts = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     said = "".join(f"<li>{escape(line)}</li>" for line in lines)
     done = "".join(
-        f"<tr><td>{event.time_ns / SECOND_NS:.2f} s</td><td>{event.f}</td>"
-        f"<td><code>{escape(str(event.value))}</code></td></tr>"
+        f"<tr><td>{event.time_ns / SECOND_NS:.2f} s</td><td>{event.f}</td><td>{escape(told(event.value))}</td></tr>"
         for event in evidence.history.nemesis()
     )
     return (
@@ -147,5 +155,10 @@ def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Seque
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><table>{facts}</table>"
         f'<h2>Verdict: the contract is <span class="{verdict}">{verdict}</span></h2><ul>{said}</ul>'
         f"<h2>Writes over time</h2>{svg(evidence)}<table>{legend}</table>{by_node(evidence)}"
-        f"<h2>Faults</h2><table>{done}</table></body></html>"
+        f'<h2>Faults</h2><table class="faults">{done}</table></body></html>'
     )
+
+
+def told(value: Any) -> str:
+    """What the nemesis says that it did."""
+    return ", ".join(str(part) for part in value) if isinstance(value, list) else str(value or "")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
+import pytest
 from tests.unit.harness.test_checkers import GOOD, evidence
 
 from tnats.harness.checkers.acked_present import classes
 from tnats.harness.history import Event
-from tnats.harness.loss_plot import COLOURS, page, svg
+from tnats.harness.loss_plot import COLOURS, page, svg, ticks
 
 
 def test_each_publish_has_its_class() -> None:
@@ -42,16 +44,26 @@ def test_a_run_without_any_acknowledgement_is_drawn_too() -> None:
 
 
 def test_every_node_of_a_cluster_has_a_plot() -> None:
-    """In which what it lacks is lost, though another node has it; none for a node that could not be read."""
-    found = evidence(GOOD, n1=GOOD, n2={1: "0-0", 4: "0-3"}, n3=GOOD)
+    """In which what it lacks is lost, though another node has it; none for a node that could not be read, and one for
+    those that hold the same.
+    """
+    found = evidence(GOOD, n1=GOOD, n2={1: "0-0", 4: "0-3"}, n3=GOOD, n4=GOOD)
     found.replicas[2].failure = "no consumer was placed on it"
     text = page("t", "broken", [], [], found)
     assert text.count("<svg") == 3
-    assert "What n2 holds" in text
-    assert "What n3 holds" not in text
+    assert re.findall("What is held by ([^<]*)<", text) == ["n1, n4", "n2"]
     assert COLOURS["lost_middle"] in svg(found, found.replicas[1])
     assert COLOURS["lost_middle"] not in svg(found)
     assert page("t", "broken", [], [], evidence(GOOD)).count("<svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "marks"),
+    [(3613, [0, 1000, 2000, 3000]), (32.6, [0, 10, 20, 30]), (5, [0, 1, 2, 3, 4, 5]), (130.6, [0, 50, 100])],
+)
+def test_axes_are_marked_at_round_numbers(end: float, marks: list[float]) -> None:
+    """From nought to the last one that is on the axis."""
+    assert list(ticks(end)) == marks
 
 
 def test_what_mends_is_no_fault_and_names_do_not_overlap() -> None:

@@ -21,14 +21,16 @@ def seen_now(report: Report) -> str:
     """One line of figures."""
     found = report.figures
     if report.variant.workload == "queue" and not report.evidence.was_read:
-        return f"acked {found['C1']['acked']}; nothing could be read back"
+        return f"acked {found['C1']['acked']:,}; nothing could be read back"
     if "C1" in found:
-        text = "acked {acked}, lost {lost} (prefix {lost_prefix}, middle {lost_middle}, postfix {lost_postfix})"
+        text = (
+            "acked {acked:,}, lost {lost:,} (prefix {lost_prefix:,}, middle {lost_middle:,}, postfix {lost_postfix:,})"
+        )
         text = text.format(**found["C1"])
         if report.variant.nodes > 1:
-            text += f"; {len(lost_somewhere(report.evidence))} are missing on at least one node"
+            text += f"; {len(lost_somewhere(report.evidence)):,} are missing on at least one node"
         return text
-    return "{calls} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
+    return "{calls:,} calls on {keys} keys, {violations} not linearizable, {unknown} undecided".format(**found["C8"])
 
 
 def lost_somewhere(evidence: Evidence) -> set[str]:
@@ -43,17 +45,18 @@ def seen_by_node(report: Report) -> list[str]:
     if report.variant.workload != "queue":
         return lines
     for row in node_figures(report.evidence, report.observed):
-        held = "" if row.on_disk_count is None else f" with {row.on_disk_count}"
+        held = "" if row.on_disk_count is None else f" with {row.on_disk_count:,}"
         disk = f"{row.on_disk_bytes:,} bytes of message files{held}"
         disk += "".join(f'; it logged "{words}"' for words in row.logged)
         if row.failure:
             lines.append(f"{row.node}: not read, {row.failure}; {disk}")
-        else:
-            missed = "" if row.drained_lost_count is None else f", its clients missed {row.drained_lost_count}"
-            lines.append(
-                f"{row.node}: holds {row.held_count}, lost {row.lost_count}, differs from the first node at "
-                f"{row.diverged_count} sequences{missed}; {disk}"
-            )
+            continue
+        text = f"{row.node}: holds {row.held_count:,}, lost {row.lost_count:,}"
+        if report.variant.nodes > 1:
+            text += f", differs from the first node at {row.diverged_count:,} sequences"
+        if row.drained_lost_count is not None:
+            text += f", its clients missed {row.drained_lost_count:,}"
+        lines.append(f"{text}; {disk}")
     return lines
 
 
