@@ -8,8 +8,9 @@ Rules (Jepsen's, so that its tools can read our histories)
 * `index` is dense from 0, `time_ns` counts from the start of the run and never goes back.
 * What the nemesis does stands in the same history, as `info` events of the process "nemesis".
 
-Text forms: Jepsen's EDN (one map a line, keywords for type and function) and JSON lines with the same keys. Keys
-beyond Jepsen's: `:node`, and for acknowledged writes `:stream`, `:seq`, `:duplicate`; for KV reads `:seq` alone.
+Text forms: Jepsen's EDN (one map a line, keywords for type and function) and JSON lines with the same keys. The value
+of a transaction is Elle's, `[[:append key value] [:r key [value ...]]]`. Keys beyond Jepsen's: `:node`, and for
+acknowledged writes `:stream`, `:seq`, `:duplicate`; for KV reads `:seq` alone. Source: jepsen.history, "Histories".
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tnats.records import frozen
 Type = Literal["invoke", "ok", "fail", "info"]
 TYPES: tuple[Type, ...] = ("invoke", "ok", "fail", "info")
 NEMESIS = "nemesis"
+TRANSACTION = "txn"
 CORE_KEYS = ("index", "time", "type", "process", "f", "value")
 
 
@@ -126,6 +128,8 @@ class History:
                 record[key] = edn.Keyword(record[key])
             if event.process == NEMESIS:
                 record["process"] = edn.Keyword(NEMESIS)
+            if event.f == TRANSACTION:
+                record["value"] = [[edn.Keyword(f), *rest] for f, *rest in event.value]
             yield edn.write(record)
 
     def to_json_lines(self) -> Iterator[str]:
