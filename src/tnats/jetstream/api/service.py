@@ -9,7 +9,8 @@ long (backup, restore) gets a task of its own. A request that meets a bug of our
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -213,29 +214,28 @@ class ApiService:
                 self._tell(request, served)
             elif served is None:
                 self._respond(request, Empty(), errors.CLUSTER_REQUIRED())
-            elif self._is_served(request):
-                try:
-                    body = await served.handle(request)
-                except Refused as refused:
-                    self._respond(request, served.blank(), refused.error)
-                else:
-                    self._respond(request, body, None)
-        except Exception as bug:
-            self._report(bug, request)
+            else:
+                with self._concluding(request, served):
+                    if self._is_served(request):
+                        self._respond(request, await served.handle(request), None)
         finally:
             self._is_busy = False
 
     def _tell(self, request: Request, read: Read) -> None:
-        try:
+        with self._concluding(request, read):
             if self._is_served(request):
-                try:
-                    body = read.tell(request)
-                except Refused as refused:
-                    self._respond(request, read.blank(), refused.error)
-                else:
-                    self._respond(request, body, None)
+                self._respond(request, read.tell(request), None)
+
+    @contextmanager
+    def _concluding(self, request: Request, served: Served | Read) -> Iterator[None]:
+        """Answer what is refused within, and report what is a bug of ours."""
+        try:
+            try:
+                yield
+            except Refused as refused:
+                self._respond(request, served.blank(), refused.error)
         except Exception as bug:
-            self._report(bug, request)
+            self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
 
     def _is_served(self, request: Request) -> bool:
         """Whether this server knows as much as the request asks for; if not, that is answered."""
@@ -243,9 +243,6 @@ class ApiService:
             return True
         self._respond(request, Empty(), errors.REQUIRED_API_LEVEL())
         return False
-
-    def _report(self, bug: Exception, request: Request) -> None:
-        self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
 
     def _respond(self, request: Request, body: object, error: ApiError | None) -> None:
         """Send an answer, and tell those who audit."""

@@ -208,13 +208,14 @@ def stream_info(stream: StreamService, *, with_levels: bool = True) -> StreamInf
     if with_levels:
         metadata = with_server_level(config.metadata) | {DURABILITY_KEY: durability(stream)}
         config = attrs.evolve(config, metadata=metadata)
+    origins = [intake.info() for intake in stream.intakes]
     return StreamInfo(
         config=config,
         created_ns=stream.record.created_ns,
         state=stream_state(stream),
         domain=stream.host.options.domain,
-        mirror=stream.intakes[0].info() if config.mirror is not None and stream.intakes else None,
-        sources=[intake.info() for intake in stream.intakes] if config.mirror is None else [],
+        mirror=next(iter(origins), None) if config.mirror is not None else None,
+        sources=origins if config.mirror is None else [],
         ts_ns=stream.host.wall_ns(),
     )
 

@@ -23,9 +23,9 @@ import trio
 from tnats.jetstream.api.times import format_time
 from tnats.jetstream.consumer.acks import place_at
 from tnats.jetstream.ports import Client
-from tnats.jetstream.stream.config import StreamConfig, StreamSource
+from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.ports import Inbound
-from tnats.jetstream.stream.sourcing import RETRY_NS, Intake, LocalIntake
+from tnats.jetstream.stream.sourcing import RETRY_NS, Intake
 from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
 from tnats.records import frozen
 from tnats.runtime.api import DiskError
@@ -239,17 +239,3 @@ def _parse_reply(reply: bytes) -> _Place | None:
     if not all(number.isdigit() for number in numbers):
         return None
     return _Place(*(int(number) for number in numbers))
-
-
-def intakes_of(stream: StreamService, config: StreamConfig) -> list[Intake]:
-    """The intakes that a configuration asks for, in its order."""
-    if config.mirror is not None:
-        return [_intake(stream, config.mirror, is_mirror=True)]
-    return [_intake(stream, source, is_mirror=False) for source in config.live_sources()]
-
-
-def _intake(stream: StreamService, source: StreamSource, *, is_mirror: bool) -> Intake:
-    external, domain = source.external, stream.host.options.domain
-    if external is None or external.api in ("", f"$JS.{domain}.API"):
-        return LocalIntake(stream, source, is_mirror=is_mirror)
-    return RemoteIntake(stream, source, is_mirror=is_mirror)

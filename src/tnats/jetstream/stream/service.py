@@ -40,22 +40,20 @@ from tnats.jetstream.stream.entries import (
     Configure,
     Entry,
     Expire,
-    Message,
     Purge,
     Remove,
     Reply,
     encode,
 )
 from tnats.jetstream.stream.ingest_line import IngestLine
+from tnats.jetstream.stream.intakes import Intakes
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.leader import Admission, StreamLeader
 from tnats.jetstream.stream.machine import Applied, StreamMachine
 from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.ports import Inbound
-from tnats.jetstream.stream.remote_sourcing import intakes_of
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
-from tnats.jetstream.stream.sourcing import Intake
 from tnats.limits import (
     REPUBLISHINGS_MAX,
     SECOND_NS,
@@ -75,8 +73,6 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_NS = 60 * SECOND_NS
 """Deadlines are wall-clock times, which may jump: none is trusted for longer."""
-SOURCING_ROOM_NS = SECOND_NS // 4
-"""Time between two attempts to store what a stream that discards new messages has no room for."""
 CONSUMERS_TOLD_MAX = 4
 """Up to so many consumers are told of every change; to find those that it matters to would cost more."""
 TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
@@ -147,8 +143,7 @@ class StreamService:
         """It was started, and not stopped since: what is published is its business."""
         self._keeps_time = True
         """Something in it can fall due."""
-        self.intakes: list[Intake] = []
-        self._intake_scope: trio.CancelScope | None = None
+        self.intakes = Intakes(self)
         self._advanced: trio.Event | None = None
         self._is_writing = False
         self._checkpointing = trio.Lock()
@@ -174,7 +169,7 @@ class StreamService:
         """Take in what is published from now on."""
         self._is_serving = True
         self._follow_config()
-        self._start_intakes()
+        self.intakes.follow(self.config)
         self._set_timer()
 
     def stop(self) -> None:
@@ -182,55 +177,11 @@ class StreamService:
         self._is_serving = self._keeps_time = False
         self._client.close()
         self._subscriptions.clear()
-        self._stop_intakes()
+        self.intakes.stop()
         while self._line:
             self._send_away(self._line.take())
         self._has_advanced()  # whoever waits for more must look elsewhere
         self.host.timers.set(self, None)
-
-    def _start_intakes(self) -> None:
-        """Follow the origins of mirror and sources."""
-        self._stop_intakes()
-        self.intakes = intakes_of(self, self.config)
-        if self.intakes:
-            self._intake_scope = trio.CancelScope()
-            self.host.spawn(self._take_in, self._intake_scope, self.intakes)
-
-    def _stop_intakes(self) -> None:
-        if self._intake_scope is not None:
-            self._intake_scope.cancel()
-            self._intake_scope = None
-        self.intakes = []
-
-    async def _take_in(self, scope: trio.CancelScope, intakes: list[Intake]) -> None:
-        with scope:
-            async with trio.open_nursery() as nursery:
-                for intake in intakes:
-                    nursery.start_soon(intake.run)
-
-    async def store_sourced(self, messages: list[Message]) -> None:
-        """Store messages of another stream; returns when they are applied, which may need room. Raises StorageError,
-        DiskError.
-        """
-        while messages:
-            if self.config.allow_msg_counter:
-                await self._learn_totals(messages)
-            admission, count = self.leader.admit_sourced(messages, self.host.wall_ns())
-            if admission.entry is not None:
-                await self.commit(admission.entry)
-            messages = messages[count:]
-            if messages:
-                await self.host.runtime.clock.sleep_ns(SOURCING_ROOM_NS)
-
-    async def _learn_totals(self, messages: list[Message]) -> None:
-        """Read the counter totals that the leader needs for messages of another stream."""
-        for subject in dict.fromkeys(message[0] for message in messages):
-            while (seq := self.leader.wanted_total(subject)) != 0:
-                try:
-                    found = await self.store.load(seq)
-                except KeyError:
-                    continue  # removed meanwhile: there is another last one, or none
-                self.leader.learn_total(seq, content(found))
 
     async def wait_advanced(self) -> None:
         """Return when a message was stored since the call, or the stream has stopped."""
@@ -678,7 +629,7 @@ class StreamService:
         if (config.mirror, config.sources) != (old.mirror, old.sources):
             if config.mirror is None and old.mirror is not None:
                 self.account.advise(self.leader.reset())
-            self._start_intakes()
+            self.intakes.follow(config)
 
     async def checkpoint(self, *, anyway: bool = False) -> None:
         """Let the journal forget, durably, what is applied; `anyway`, even nothing new. Raises StorageError."""
@@ -689,8 +640,7 @@ class StreamService:
             if index <= self._group.floor and not anyway:
                 return
             note = Note(encode_config(self.config), self.store.last_seq, snapshot.save(self.machine))
-            await self._journal.flush()
-            log_note = await self.store.log.checkpoint()
+            log_note = await self.store.log.checkpoint(self._journal.flush)
             await self._group.set_state_nowait(index, log_note + note.encode()).wait()
             await self._journal.flush()  # with a sync interval the note is not durable yet
             await self.store.log.release()

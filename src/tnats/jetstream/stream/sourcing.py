@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from tnats.ids import name_hash
 from tnats.jetstream.api.messages import StreamSourceInfo
+from tnats.jetstream.store import content
 from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.entries import Append, Message, Skip
 from tnats.jetstream.stream.headers import ROLLUP, SOURCE_START, STREAM_SOURCE
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 RETRY_NS = 2 * SECOND_NS
 """How long an intake rests when its origin is not there, or its stream could not store."""
+ROOM_NS = SECOND_NS // 4
+"""Time between two attempts to store what a stream that discards new messages has no room for."""
 
 NOT_TAKEN = (b"Nats-Expected-", b"Nats-Batch-")
 """Headers that meant something to the origin alone."""
@@ -143,7 +146,31 @@ class Intake(ABC):
             else:
                 headers = block % (seq, origin_subject)
             messages.append((subject, headers, payload))
-        await self._stream.store_sourced(messages)
+        await self._store(messages)
+
+    async def _store(self, messages: list[Message]) -> None:
+        """Returns when they are applied, which may need room. Raises StorageError, DiskError."""
+        stream = self._stream
+        while messages:
+            if stream.config.allow_msg_counter:
+                await self._learn_totals(messages)
+            admission, count = stream.leader.admit_sourced(messages, stream.host.wall_ns())
+            if admission.entry is not None:
+                await stream.commit(admission.entry)
+            messages = messages[count:]
+            if messages:
+                await stream.host.runtime.clock.sleep_ns(ROOM_NS)
+
+    async def _learn_totals(self, messages: list[Message]) -> None:
+        """Read the counter totals that the leader needs for these messages."""
+        stream = self._stream
+        for subject in dict.fromkeys(message[0] for message in messages):
+            while (seq := stream.leader.wanted_total(subject)) != 0:
+                try:
+                    found = await stream.store.load(seq)
+                except KeyError:
+                    continue  # removed meanwhile: there is another last one, or none
+                stream.leader.learn_total(seq, content(found))
 
     def _changed(self, stored: Stored) -> Message:
         _, _, subject, headers, payload = stored
