@@ -13,9 +13,10 @@
 What a class of damage (`ledger`) excuses: from B3 on a message may be unreadable, and a removal forgotten, if the
 health check says so; in B4 it may be missing or old. Nothing excuses C3.
 
-One more thing is excused from B3 on: what was acknowledged last before a loss of power may be missing, and its sequence
-be used again. That it was durable is written down with the next sync, so damage that takes all of it then looks like an
-unfinished write (docs/storage.md). Whatever was acknowledged before that has its proof.
+One more thing is excused from B3 on: what was acknowledged last before a loss of power, or before its journal part was
+damaged twice, may be missing, and its sequence be used again. That it was durable stands at one other place, which is on
+the medium with the next sync. Without that, damage that takes all of it looks like an unfinished write (docs/storage.md).
+Whatever was acknowledged before has its proof in what came after.
 """
 
 from __future__ import annotations
@@ -79,13 +80,20 @@ class Reading:
 
 
 def unproved(notes: Sequence[Note], *, is_cut: bool = False) -> frozenset[int]:
-    """Ticks of what was acknowledged last before each loss of power, with `is_cut` also before the end of the notes."""
+    """Ticks of what was acknowledged last before each loss of power, with `is_cut` also before the end of the notes, or
+    before the second damage of a journal part.
+    """
     found: set[int] = set()
     last: list[Note] = []
+    damaged: list[str] = []
     for note in notes:
         if note.kind == "ack":
             last = [*(each for each in last if each.time_ns == note.time_ns), note]
-        elif note.kind == "fault" and "D_POWER" in note.text.split():
+            damaged = []
+        elif note.kind == "damage" and note.text.endswith(".part"):
+            damaged.append(note.text.split()[-1])
+        is_cut_here = note.kind == "fault" and "D_POWER" in note.text.split()
+        if is_cut_here or len(damaged) > len(set(damaged)):
             found.update(each.index for each in last)
     return frozenset(found.union(each.index for each in last) if is_cut else found)
 

@@ -24,6 +24,15 @@ def test_only_what_was_acknowledged_last_before_a_loss_of_power_is_unproved() ->
     assert unproved(HEARD[:3]) == frozenset()
 
 
+def test_what_was_acknowledged_last_is_unproved_when_its_part_was_damaged_twice() -> None:
+    """One damage takes the messages or their proof, a second one both; in between nothing else is acknowledged."""
+    one, two = (Note(index, 30, "server", "damage", "D_ZERO of /data/tnats/journal/1.part") for index in (3, 4))
+    other = Note(4, 30, "server", "damage", "D_ZERO of /data/tnats/journal/2.part")
+    assert unproved([*HEARD[:3], one, two]) == {1, 2}
+    assert unproved([*HEARD[:3], one, other]) == frozenset()
+    assert unproved([*HEARD[:2], one, HEARD[5], two]) == frozenset()
+
+
 @pytest.mark.parametrize(
     ("reached", "lost", "rules"),
     [
