@@ -14,9 +14,9 @@ What a class of damage (`ledger`) excuses: from B3 on a message may be unreadabl
 health check says so; in B4 it may be missing or old. Nothing excuses C3.
 
 One more thing is excused from B3 on: what was acknowledged last before a loss of power, or before its journal part was
-damaged twice, may be missing, and its sequence be used again. That it was durable stands at one other place, which is on
-the medium with the next sync. Without that, damage that takes all of it looks like an unfinished write (docs/storage.md).
-Whatever was acknowledged before has its proof in what came after.
+damaged twice, may be missing, and its sequence be used again. That it was durable stands at one other place, which is
+on the medium with the next sync: without it, damage that takes everything looks like an unfinished write
+(docs/storage.md). Whatever was acknowledged before has its proof in what came after.
 """
 
 from __future__ import annotations
