@@ -410,6 +410,7 @@ class StreamService:
                 text = f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}"
                 self.host.log.error(text)
         self.account.advise(self.leader.reset())
+        self._set_timer()  # what fell due and was given up with the rest is due still
         for pending in given_up:
             if pending.done is not None:
                 pending.done(None, error)
@@ -584,13 +585,14 @@ class StreamService:
     # ------------------------------------------------------------------ time
 
     def _set_timer(self) -> None:
-        deadline_ns = self.leader.next_deadline_ns() if self._keeps_time else None
+        is_writable = self._keeps_time and self.trouble is None
+        deadline_ns = self.leader.next_deadline_ns() if is_writable else None
         if deadline_ns is None:
             if self.wake_ns is not None:
                 self.host.timers.set(self, None)
             return
         wait_ns = min(max(deadline_ns - self.host.wall_ns(), 0), LOOK_AGAIN_NS)
-        self.host.timers.set(self, self.host.mono_ns() + wait_ns)
+        self.host.timers.set(self, max(self.host.mono_ns() + wait_ns, self._full_until_ns))
 
     def tick(self, now_ns: int) -> None:
         """A deadline has come (`Sleeper`)."""
