@@ -10,10 +10,11 @@ import attrs
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tnats.cli.output import json_option, print_json
+from tnats.cli.progress import drawing
 from tnats.cli.session import run as run_live
 from tnats.cli.tables import console as table_console
 from tnats.errors import TnatsError
@@ -162,7 +163,7 @@ def run_kills_command(
 
     async def work(runtime: Runtime) -> None:
         found = await find_target(target)
-        with progress_bar(BarColumn(), TextColumn("{task.description}")) as bar:
+        with drawing(BarColumn(), TextColumn("{task.description}")) as bar:
             task = bar.add_task("", total=kill_count)
 
             def progress(number: int, text: str) -> None:
@@ -225,7 +226,7 @@ async def run_one(
     runtime: Runtime, finding: Finding, variant: Variant, profile: str, target: Target, *, seed: int, keep: bool
 ) -> Report:
     """One variant, with a progress bar on standard error."""
-    with progress_bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
+    with drawing(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task(variant.name, total=1.0)
 
         def progress(phase: str, done_s: float, total_s: float) -> None:
@@ -250,12 +251,6 @@ def carry_out(work: Callable[[Runtime], Awaitable[None]]) -> int:
 def leaf(exc: Exception) -> Exception:
     """The first of those that tasks raised at the same time."""
     return leaf(exc.exceptions[0]) if isinstance(exc, ExceptionGroup) else exc
-
-
-def progress_bar(*columns: ProgressColumn) -> Progress:
-    """On standard error, if somebody looks at it."""
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def could_not_run(exc: Exception) -> int:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, drawn with rich: imported only where one is shown."""
+"""Progress on standard error, drawn with rich: imported only where some is shown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+
+
+def drawing(*columns: ProgressColumn) -> Progress:
+    """Drawn if it is a terminal, and gone afterwards."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class Bar:
@@ -21,13 +28,11 @@ class Bar:
 
     def __init__(self, title: str, total: int, *, in_bytes: bool = False) -> None:
         """`total` and what it is called with count messages, or bytes."""
-        self._progress = Progress(
+        self._progress = drawing(
             TextColumn("{task.description}"),
             BarColumn(),
             *((DownloadColumn(binary_units=True), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
         )
         self._task = self._progress.add_task(title, total=total)
 

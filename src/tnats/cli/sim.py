@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import attrs
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from tnats.cli.output import json_option, print_json
+from tnats.cli.progress import drawing
 from tnats.errors import TnatsError
 from tnats.harness.catalogue import load_scenario, scenario_names, summary_of
 from tnats.harness.determinism import compare_processes, trace_here
@@ -218,7 +218,7 @@ class Search:
         total = budget_s if budget_s is not None else float(len(seeds) * len(self.names))
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         started_s = farm.elapsed_s()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with drawing(*columns) as bar:
             task = bar.add_task("starting", total=total)
             before = self.batch.run_count
             for result in farm.work(self.directory, self.names, seeds, jobs=jobs, budget_s=budget_s):
@@ -360,7 +360,7 @@ def shrink_plan(kind: type[Drill], plan: Plan, runs_max: int) -> tuple[Shrunk | 
     first = run_plan(kind, plan).result
     if first.passed:
         return None, None
-    with Progress(TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+    with drawing(TextColumn("{task.description}")) as bar:
         task = bar.add_task(f"shrinking {size_of(plan)}")
 
         def on_step(smaller: Plan, run_count: int) -> None:
