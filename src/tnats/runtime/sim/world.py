@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from tnats.errors import InvariantBroken
+from tnats.errors import InvariantBroken, sole_cause
 from tnats.limits import SECOND_NS
 from tnats.records import frozen
 from tnats.runtime.sim.buggify import Buggify
@@ -227,7 +227,7 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
         try:
             value = trio.run(world.run, main, clock=world.timeline)
         except BaseException as exc:
-            error = world._failure or only_leaf(exc)
+            error = world._failure or sole_cause(exc)
             if is_interrupt(error):
                 raise KeyboardInterrupt from None
             if world._is_hopeless:
@@ -250,13 +250,6 @@ def is_interrupt(exc: BaseException) -> bool:
     if isinstance(exc, BaseExceptionGroup):
         return any(map(is_interrupt, exc.exceptions))
     return isinstance(exc, KeyboardInterrupt)
-
-
-def only_leaf(exc: BaseException) -> BaseException:
-    """The exception inside groups of one, which every nursery on its way has put around it."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
 
 
 LEFT_OBJECTS_MAX = 200_000
