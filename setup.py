@@ -16,6 +16,7 @@ HOT = [
     "tnats.broker.hot.plan",
     "tnats.broker.hot.publisher",
     "tnats.broker.hot.inbound",
+    "tnats.runtime.live.sync.hot",
     "tnats.storage.hot",
     "tnats.jetstream.consumer.hot",
 ]

@@ -11,12 +11,14 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from contextlib import nullcontext
 from types import ModuleType
 
 from tnats.errors import TnatsError
 
 compiled = False
-"""Stands in for `cython.compiled` in a hot module where Cython is not installed."""
+nogil = nullcontext()
+"""Stand in for `cython.compiled` and `cython.nogil` in a hot module where Cython is not installed."""
 
 
 def select(*names: str) -> None:

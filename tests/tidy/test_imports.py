@@ -36,6 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.runtime.api": ("trio",),
     "tnats.runtime.disk_errors": (API,),
     "tnats.runtime.live": (API, "tnats.runtime.live", "tnats.runtime.disk_errors", "trio", "outcome", "psutil"),
+    "tnats.runtime.live.sync.hot": ("tnats.runtime.live.sync.calls", "cython"),
     "tnats.runtime.sim": (API, "tnats.runtime.sim", "tnats.runtime.disk_errors", "trio"),
     "tnats.storage": (API, "trio", "crc32c", "cryptography", "zstandard"),
     "tnats.broker": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
@@ -198,6 +199,7 @@ def test_the_table_has_no_circles() -> None:
     """The rows, read as arrows between packages, can be put in one order from inside to outside."""
     rows_of_modules = (
         "tnats.broker.hot",
+        "tnats.runtime.live.sync.hot",
         "tnats.storage.hot",
         "tnats.jetstream.consumer.hot",
         "tnats.client.connect",

@@ -4,8 +4,8 @@ Three ways to the kernel, by how long a call may take:
 
 * in place: `pwrite` (page cache) and `pread_cached` (RWF_NOWAIT answers only from the page cache; where the file
   system does not know the flag, it answers None and the caller awaits `pread`);
-* the sync thread: one dedicated thread carries out syncs in the order they were begun. It is woken through a queue
-  and says that one is done through an eventfd, on which its task waits: a hop through trio's thread cache costs 44 us;
+* the sync thread (`sync.thread`) carries out syncs in the order they were begun: a hop through trio's thread cache
+  costs 44 us;
 * the pool: everything else that waits, on at most DISK_WORKERS_MAX threads.
 
 The thread starts with the first sync, so a server without storage never has it. It ends with the trio run. A
@@ -20,10 +20,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -31,6 +30,8 @@ import trio
 from tnats.limits import DISK_WORKERS_MAX
 from tnats.runtime.api import Buffer, DirectoryEntry, DiskError, StoreLocked
 from tnats.runtime.disk_errors import disk_error
+from tnats.runtime.live.sync import calls
+from tnats.runtime.live.sync.thread import SyncThread
 
 T = TypeVar("T")
 
@@ -265,13 +266,20 @@ class LiveFile:
     def begin_sync(self) -> LiveSyncing:
         self._check("sync")
         self._calls += 1
-        return self._disk.sync_thread.begin(self, self._descriptor)
+        try:
+            thread = self._disk.sync_thread
+            return LiveSyncing(self, partial(thread.outcome, thread.begin(self._descriptor)))
+        except OSError:  # no descriptors for the way to the thread
+            return LiveSyncing(self, self._sync_in_pool)
 
-    def end_sync(self, error: OSError | None) -> None:
-        """A sync has ended. Raises DiskError if it failed."""
+    async def _sync_in_pool(self) -> int:
+        return await self._disk.call("sync", self._path, lambda: calls.sync(self._descriptor))
+
+    def end_sync(self, error: int) -> None:
+        """A sync has ended, with 0 or errno. Raises DiskError if it failed."""
         self._end_call()
-        if error is not None:
-            raise disk_error("sync", self._path, error.errno or errno.EIO) from error
+        if error:
+            raise disk_error("sync", self._path, error)
 
     async def sync(self) -> None:
         await self.begin_sync().wait()
@@ -336,82 +344,19 @@ class LiveLock:
 
 
 class LiveSyncing:
-    """An fdatasync on its way to the sync thread and back."""
+    """An fdatasync that was begun."""
 
-    __slots__ = ("_file", "_thread", "descriptor", "done", "error", "event")
+    __slots__ = ("_file", "_outcome")
 
-    def __init__(self, file: LiveFile, descriptor: int, thread: SyncThread) -> None:
+    def __init__(self, file: LiveFile, outcome: Callable[[], Awaitable[int]]) -> None:
+        """`outcome` awaits its end: 0 or errno."""
         self._file = file
-        self._thread = thread
-        self.descriptor = descriptor
-        self.event = thread.take_event()
-        """An eventfd, readable when the call has ended; -1 where no descriptor is to be had."""
-        self.done = trio.Event() if self.event < 0 else None
-        self.error: OSError | None = None
+        self._outcome = outcome
 
     async def wait(self) -> None:
         try:
-            await self._wait_done()
+            error = await self._outcome()
         except trio.Cancelled:  # the call goes on, and what it needs must outlive it; the next checkpoint is cancelled
             with trio.CancelScope(shield=True):
-                await self._wait_done()
-        self._thread.give_back(self.event)
-        self._file.end_sync(self.error)
-
-    async def _wait_done(self) -> None:
-        if self.done is None:
-            await trio.lowlevel.wait_readable(self.event)
-        else:
-            await self.done.wait()
-
-
-class SyncThread:
-    """Carries out fdatasync calls one after another."""
-
-    def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[LiveSyncing | None] = queue.SimpleQueue()
-        self._idle_events: list[int] = []
-        self._token = trio.lowlevel.current_trio_token()
-        threading.Thread(target=self._work, name="tnats-sync", daemon=True).start()
-        trio.lowlevel.spawn_system_task(self._end_with_run, name="tnats-sync-end")
-
-    def take_event(self) -> int:
-        """An eventfd that is not set; -1 if there is none and none can be made."""
-        if self._idle_events:
-            return self._idle_events.pop()
-        try:
-            return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        except OSError:
-            return -1
-
-    def give_back(self, event: int) -> None:
-        """Take a set eventfd back for another call."""
-        if event >= 0:
-            os.eventfd_read(event)
-            self._idle_events.append(event)
-
-    def begin(self, file: LiveFile, descriptor: int) -> LiveSyncing:
-        """Put a call in line."""
-        syncing = LiveSyncing(file, descriptor, self)
-        self._requests.put(syncing)
-        return syncing
-
-    def _work(self) -> None:
-        while (syncing := self._requests.get()) is not None:
-            try:
-                os.fdatasync(syncing.descriptor)
-            except OSError as exc:
-                syncing.error = exc
-            if syncing.done is None:
-                os.eventfd_write(syncing.event, 1)
-            else:
-                with suppress(trio.RunFinishedError):
-                    self._token.run_sync_soon(syncing.done.set)  # a longer way
-
-    async def _end_with_run(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            self._requests.put(None)
-            for event in self._idle_events:
-                os.close(event)
+                error = await self._outcome()
+        self._file.end_sync(error)

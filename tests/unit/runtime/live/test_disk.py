@@ -12,17 +12,18 @@ import trio
 from tnats.runtime.live.disk import LiveDisk
 
 
-def test_syncs_end_without_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no eventfd can be made, syncs end all the same, several at once, also when one is cancelled."""
+@pytest.mark.parametrize("what", ["eventfd", "pipe2"])
+def test_syncs_end_without_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Where no eventfd or no pipe can be made, syncs end all the same, several at once, also when one is cancelled."""
 
-    def refuse(initval: int, flags: int) -> int:
+    def refuse(*arguments: int) -> int:
         raise OSError(errno.EMFILE, "no descriptors")
 
     async def body() -> None:
         disk = LiveDisk()
         file = await disk.open(f"{tmp_path}/a", create=True)
         file.pwrite([b"content"], 0)
-        monkeypatch.setattr(os, "eventfd", refuse)
+        monkeypatch.setattr(os, what, refuse)
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 for _ in range(3):

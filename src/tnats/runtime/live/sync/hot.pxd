@@ -1,0 +1,36 @@
+# C types for hot.py, and the calls of calls.py as C. No logic: that is in hot.py alone.
+
+cimport cython
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <stdint.h>
+    #include <unistd.h>
+
+    static long long tnats_next_request(int pipe) {
+        int64_t request;
+        ssize_t size;
+        do size = read(pipe, &request, sizeof request);
+        while (size < 0 && errno == EINTR);
+        return size == sizeof request ? request : -1;
+    }
+
+    static int tnats_sync(int file) {
+        int failed;
+        do failed = fdatasync(file);
+        while (failed && errno == EINTR);
+        return failed ? errno : 0;
+    }
+
+    static void tnats_answer(int event, uint64_t outcome) {
+        while (write(event, &outcome, sizeof outcome) < 0 && errno == EINTR) {}
+    }
+    """
+    long long next_request "tnats_next_request" (int pipe) noexcept nogil
+    int sync "tnats_sync" (int file) noexcept nogil
+    void answer "tnats_answer" (int event, unsigned long long outcome) noexcept nogil
+
+
+@cython.locals(request=longlong)
+cpdef carry_out_syncs(int pipe)

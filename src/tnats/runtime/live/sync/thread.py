@@ -1,0 +1,59 @@
+"""The thread that carries out syncs.
+
+A lone publisher waits for every step of the way there and back, so there are few: a request through a pipe wakes the
+thread, an eventfd wakes the task that waits for the outcome. The thread's loop is compiled (`hot`) and holds no lock
+of the interpreter, which the reactor's thread has while it computes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import trio
+
+from tnats.runtime.live.sync.calls import DESCRIPTOR_BITS, REQUEST_SIZE
+from tnats.runtime.live.sync.hot import carry_out_syncs
+
+
+class SyncThread:
+    """Carries out fdatasync calls one after another, in the order they were begun. It ends with the trio run."""
+
+    def __init__(self) -> None:
+        """Raises OSError: no descriptors."""
+        self._idle_events: list[int] = []
+        pipe, self._requests = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._requests, False)
+        threading.Thread(target=_work, args=(pipe,), name="tnats-sync", daemon=True).start()
+        trio.lowlevel.spawn_system_task(self._end_with_run, name="tnats-sync-end")
+
+    def begin(self, descriptor: int) -> int:
+        """Put a call in line; the eventfd that `outcome` is to be told. Raises OSError: it is not in line."""
+        event = self._idle_events.pop() if self._idle_events else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            os.write(self._requests, (descriptor << DESCRIPTOR_BITS | event).to_bytes(REQUEST_SIZE, sys.byteorder))
+        except OSError:
+            self._idle_events.append(event)
+            raise
+        return event
+
+    async def outcome(self, event: int) -> int:
+        """Await the end of a call: 0 or its errno. `event` goes to another one then."""
+        await trio.lowlevel.wait_readable(event)
+        outcome = os.eventfd_read(event)
+        self._idle_events.append(event)
+        return outcome - 1
+
+    async def _end_with_run(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            os.close(self._requests)
+            for event in self._idle_events:
+                os.close(event)
+
+
+def _work(pipe: int) -> None:
+    carry_out_syncs(pipe)
+    os.close(pipe)
