@@ -126,7 +126,7 @@ class Store:
 
     async def checkpoint(self) -> None:
         applied = self.applied
-        note = await self.log.checkpoint()
+        note = await self.log.checkpoint(self.journal.flush)
         await self.commit.checkpointed(applied, note).wait()
         await self.log.release()
         await self.journal.release()
@@ -460,7 +460,7 @@ def test_skipping_spares_what_is_there() -> None:
             await store.log.append([Message(3, 1, b"s", b"", b"three")])
             assert store.log.index.absent(1, 9, LOST) == [(1, 2)]
             store.log.skip(1, 6)
-            note = await store.log.checkpoint()
+            note = await store.log.checkpoint(store.journal.flush)
             await store.commit.checkpointed(0, note).wait()
             await store.log.append([Message(7, 1, b"s", b"", b"seven")])
         async with open_store(drive) as store:

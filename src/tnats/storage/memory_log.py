@@ -9,7 +9,7 @@ from tnats.errors import InvariantBroken
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import LOST, PLACE_MIN
-from tnats.storage.message_log import Content, Message, Stored
+from tnats.storage.message_log import Content, Flush, Message, Stored
 from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding
 
@@ -103,7 +103,7 @@ class MemoryLog:
     def skip(self, first: int, last: int) -> None:
         self.index.skip(first, last)
 
-    async def checkpoint(self) -> bytes:
+    async def checkpoint(self, flush: Flush) -> bytes:
         return b""
 
     async def release(self) -> None:

@@ -7,7 +7,7 @@ idempotent under replay of these entries in order. `index` answers every questio
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from tnats.records import define
@@ -32,6 +32,9 @@ Stored = tuple[int, int, bytes, bytes, bytes]
 
 Content = tuple[bytes, bytes, bytes]
 """Subject, header block, payload."""
+
+Flush = Callable[[], Awaitable[None]]
+"""See `MessageLog.checkpoint`."""
 
 
 class MessageLog(Protocol):
@@ -116,8 +119,10 @@ class MessageLog(Protocol):
     def skip(self, first: int, last: int) -> None:
         """Count the sequences from `first` to `last` as used and, where no message is live, as removed."""
 
-    async def checkpoint(self) -> bytes:
+    async def checkpoint(self, flush: Flush) -> bytes:
         """Make everything durable; returns a note to be stored durably before `release`. One at a time, with `release`.
+
+        `flush` makes durable, where it was committed, all that was stored and removed so far.
 
         Raises StoreFull, StoreFrozen.
         """

@@ -82,8 +82,7 @@ class OpenStream:
         """Let the journal forget what is applied. Raises StorageError."""
         async with self._checkpointing:  # the owner and the store may both want one
             applied = self.applied
-            await journal.flush()
-            note = await self.log.checkpoint()
+            note = await self.log.checkpoint(journal.flush)
             if applied > self.commit.floor or not self.commit.note:  # no file goes before a note says where all begins
                 await self.commit.checkpointed(applied, note).wait()
                 await journal.flush()  # with a sync interval the note is not durable yet

@@ -22,6 +22,7 @@ from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
+from tnats.storage.message_log import Flush
 from tnats.storage.stream_files import StreamFiles
 from tnats.storage.stream_reader import StreamReader
 from tnats.storage.stream_rewrite import Rewrite
@@ -56,19 +57,22 @@ class StreamCheckpoints:
         """First sequence as the last checkpoint had it."""
         self._working = trio.Lock()
 
-    async def run(self) -> bytes:
+    async def run(self, flush: Flush) -> bytes:
         """See `MessageLog.checkpoint`."""
         files = self._files
         if isinstance(files.trouble, StoreFrozen):
             raise files.trouble
         async with self._working:
             files.check_open()
-            try:
-                return await self._run()
-            except StoreFull:
-                if not await self._give_up_dead():
-                    raise
-                return await self._run()
+            await flush()
+            while True:
+                try:
+                    return await self._run()
+                except StoreFull:
+                    if not self._doom_dead():
+                        raise
+                    await flush()
+                    await self._release()
 
     async def _run(self) -> bytes:
         files, index = self._files, self._index
@@ -191,18 +195,19 @@ class StreamCheckpoints:
             holder.is_stale |= first <= sequence <= last
             holder.erasures.popleft()
 
-    async def _give_up_dead(self) -> bool:
-        """With the disk full, free the dead segments before their gaps are written; whether there were any.
+    def _doom_dead(self) -> bool:
+        """With the disk full, dead segments are to go before their gaps are written; whether there are any.
 
-        Should the node die now, the journal still has the removals, since no checkpoint is past them.
+        Should the node die then, the journal has the removals of their messages, since no checkpoint is past them. Of
+        older ones, gaps in a segment may be all that tells: such segments go only if there are no others.
         """
-        for each in self._files.segments.values():
-            if each.live == 0 and each is not self._files.current and each not in self._doomed:
+        dead = [each for each in self._files.segments.values() if each.live == 0 and each is not self._files.current]
+        going = [each for each in dead if not each.has_gaps] or dead
+        for each in going:
+            if each not in self._doomed:
                 self._take_gaps(each)
                 self._doomed.append(each)
-        found = bool(self._doomed)
-        await self._release()
-        return found
+        return bool(going)
 
     async def _release(self) -> None:
         files = self._files

@@ -28,7 +28,7 @@ from tnats.records import define
 from tnats.storage.errors import StorageError
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import LOST, PLACE_MIN, REMOVED
-from tnats.storage.message_log import Content, Message, Stored
+from tnats.storage.message_log import Content, Flush, Message, Stored
 from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.storage.record import Finding
 from tnats.storage.stream_checkpoint import StreamCheckpoints
@@ -203,9 +203,8 @@ class StreamLog:
 
     # -------------------------------------------------------------- files
 
-    async def checkpoint(self) -> bytes:
-        """See `MessageLog`. What the entries applied so far did must be durable in the journal (`Journal.flush`)."""
-        return await self._checkpoints.run()
+    async def checkpoint(self, flush: Flush) -> bytes:
+        return await self._checkpoints.run(flush)
 
     async def release(self) -> None:
         await self._checkpoints.release()

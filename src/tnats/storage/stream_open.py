@@ -300,7 +300,7 @@ class _Opening:
             if self.erase_again:
                 holder.erasures.append((position, index))
         elif kind == record.GAP:
-            holder.note(index, index + stamp - 1)
+            holder.note_gap(index, index + stamp - 1)
             self.skip(index, index + stamp - 1)
 
     def place(self, holder: Segment, found: hot.Found, subject: bytes) -> None:

@@ -112,6 +112,7 @@ class Rewrite:
         for first, last in merged(gaps):
             if last >= start:
                 first = max(first, start)
+                self.holder.note_gap(first, last)
                 items.append(((record.GAP, 0, first, last - first + 1, b"", b"", b""), 0))
         return items
 

@@ -43,6 +43,8 @@ class Segment:
     """Of a packed segment that is open."""
     unpacked_bytes: int = 0
     """What the records of a packed segment would take in one that is not."""
+    has_gaps: bool = False
+    """Removals stand here, of whatever messages."""
     erasures: deque[tuple[int, int]] = attrs.field(factory=deque)
     """(offset, sequence) of removed messages whose content is to be overwritten."""
 
@@ -65,6 +67,11 @@ class Segment:
         self.live += count
         self.live_bytes += size
         self.note(first, first + count - 1)
+
+    def note_gap(self, first: int, last: int) -> None:
+        """That these were removed stands here."""
+        self.has_gaps = True
+        self.note(first, last)
 
     def note(self, first: int, last: int) -> None:
         self.lowest = min(self.lowest, first)

@@ -75,8 +75,7 @@ def test_a_removal_that_was_promised_is_not_forgotten_in_silence(harm: Callable[
         async with store_on(drive, clean=False) as store:
             stream = await fill(store)
             await propose(stream, b"-2")
-            await store.journal.flush()
-            await stream.log.checkpoint()
+            await stream.log.checkpoint(store.journal.flush)
         drive.locks.clear()
         harm(drive.image)
         async with store_on(drive, seed=2) as store:
