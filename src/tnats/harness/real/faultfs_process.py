@@ -11,8 +11,7 @@ come as JSON lines on standard input, each with one JSON line in return on stand
 | `{"do": "clear"}` | removes all rules |
 | `{"do": "capacity", "bytes": n}` | sets the size of the disk |
 | `{"do": "list", "glob": "*"}` | paths and sizes |
-| `{"do": "flip", "path": p, "bits": n}`, `truncate`, `zero` | damage at rest; answers with what was done |
-| `{"do": "save", "path": p}`, `{"do": "restore", "path": p}` | takes pages, puts the stale ones back |
+| `{"do": "flip", "path": p, "bits": n}`, `truncate` | damage at rest; answers with what was done |
 | `{"do": "survives", "base64": text, "glob": "*"}` | whether these bytes would outlive a power loss now |
 | `{"do": "counts"}` | calls so far, by kind |
 """
@@ -53,7 +52,6 @@ class Control:
 
     def __init__(self, files: FaultFileSystem) -> None:
         self.files = files
-        self.saved: dict[str, dict[int, bytes]] = {}
 
     def carry_out(self, command: dict[str, Any]) -> Any:
         """The answer of one command. Raises ImageError, KeyError, TypeError, ValueError for what is no command."""
@@ -86,16 +84,6 @@ class Control:
         before = len(image.content(path))
         disk_faults.damage_tail(image, path, self.files.drive.rng)
         return before - len(image.content(path))
-
-    def do_zero(self, path: str) -> None:
-        disk_faults.damage_block(self.files.drive.image, path, self.files.drive.rng)
-
-    def do_save(self, path: str) -> int:
-        self.saved[path] = disk_faults.save_chunks(self.files.drive.image, path, self.files.drive.rng)
-        return len(self.saved[path])
-
-    def do_restore(self, path: str) -> None:
-        disk_faults.restore_chunks(self.files.drive.image, path, self.saved.pop(path))
 
     def do_survives(self, base64: str, glob: str) -> bool:
         return self.files.would_survive(decode(base64), glob)
