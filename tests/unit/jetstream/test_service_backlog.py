@@ -15,7 +15,7 @@ from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, connect
 from tnats.jetstream import service
-from tnats.jetstream.stream import service as stream_service
+from tnats.jetstream.stream import backlog
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
 from tnats.storage.store import StoreOptions
@@ -33,8 +33,8 @@ SEGMENTS = "*.seg.tmp"
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = StreamLogOptions(segment_bytes=10 * 1024)
     monkeypatch.setattr(service, "StoreOptions", partial(StoreOptions, streams=streams))
-    monkeypatch.setattr(stream_service, "STREAM_GATHERED_BYTES", 1000)
-    monkeypatch.setattr(stream_service, "STREAM_UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES_MAX)
+    monkeypatch.setattr(backlog, "STREAM_GATHERED_BYTES", 1000)
+    monkeypatch.setattr(backlog, "STREAM_UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES_MAX)
 
 
 def payload(number: int) -> bytes:

@@ -16,7 +16,7 @@ from tests.unit.jetstream.service_world import Stage, call, play
 
 from tnats.client import Client, ClientError, Message, Subscription, connect
 from tnats.jetstream import service
-from tnats.jetstream.stream import service as stream_service
+from tnats.jetstream.stream import backlog
 from tnats.limits import SECOND_NS
 from tnats.runtime.sim.disk_faults import Delay, DiskFault
 from tnats.storage.store import StoreOptions
@@ -32,8 +32,8 @@ SLOW_READS = [DiskFault(("read",), Delay(added_ns=SECOND_NS), glob="*.seg")]
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = StreamLogOptions(segment_bytes=10 * 1024)
     monkeypatch.setattr(service, "StoreOptions", partial(StoreOptions, streams=streams))
-    monkeypatch.setattr(stream_service, "STREAM_GATHERED_BYTES", 1000)
-    monkeypatch.setattr(stream_service, "STREAM_UNWRITTEN_BYTES_MAX", 8000)
+    monkeypatch.setattr(backlog, "STREAM_GATHERED_BYTES", 1000)
+    monkeypatch.setattr(backlog, "STREAM_UNWRITTEN_BYTES_MAX", 8000)
 
 
 def attended(scene: Callable[[Stage, Client], Awaitable[None]]) -> Callable[[], None]:

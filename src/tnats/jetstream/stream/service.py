@@ -2,20 +2,16 @@
 
 Theory of operation
 -------------------
-*Publishing.* The broker hands over what one read brought (`ingest`). The leader judges it as a batch; what is to be
-stored becomes one entry, which is proposed to the journal. When the journal has it, the machine and the store apply it
-and the answers go out, all in one go: between a publish and its answer there is no task of this service. A memory
-stream has no journal: its entries are applied at once.
+*Publishing.* `ingest` hands over what the broker's read brought. The leader judges it as a batch; what is to be stored
+becomes one entry, which is proposed to the journal. When the journal has it, the machine and the store apply it and the
+answers go out, all in one go: between a publish and its answer there is no task of this service. A memory stream has no
+journal: its entries are applied at once. What is applied is brought to its files behind that (`backlog`).
 
 *Order.* Entries commit in the order of proposal, so `_pending` is a queue. If the journal refuses entries, they and all
 behind them fail together, and the leader starts over from what is applied.
 
 *Errors.* No space: publishers are told so for a moment, then it is tried again. Any other failed write freezes the
 store; publishers are told, reads go on, the health check fails.
-
-*Bounds.* What is admitted and not yet stored is bounded in messages and bytes; beyond it publishers get 429. What is
-stored and not yet in a segment file is bounded too: beyond it what is published waits in line, counted with the former,
-until it is written; and where the disk is full, it is refused.
 """
 
 from __future__ import annotations
@@ -23,17 +19,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from tnats.jetstream.api import errors
-from tnats.jetstream.domain import NO_RESPONDERS
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
-from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
+from tnats.jetstream.stream.backlog import Backlog
 from tnats.jetstream.stream.config import Compression, Retention, StreamConfig
 from tnats.jetstream.stream.entries import (
     Append,
@@ -45,7 +40,7 @@ from tnats.jetstream.stream.entries import (
     Reply,
     encode,
 )
-from tnats.jetstream.stream.ingest_line import IngestLine
+from tnats.jetstream.stream.ingest import Ingest
 from tnats.jetstream.stream.intakes import Intakes
 from tnats.jetstream.stream.interest import InterestTable
 from tnats.jetstream.stream.leader import Admission, StreamLeader
@@ -57,15 +52,12 @@ from tnats.jetstream.stream.schedules import Due
 from tnats.limits import (
     REPUBLISHINGS_MAX,
     SECOND_NS,
-    STREAM_FULL_PAUSE_NS,
-    STREAM_GATHERED_BYTES,
-    STREAM_UNWRITTEN_BYTES_MAX,
 )
 from tnats.records import define
 from tnats.runtime.api import DiskError
-from tnats.storage.errors import DataDamaged, LogRemoved, StorageError, StoreFull
+from tnats.storage.errors import LogRemoved, StorageError, StoreFull
 from tnats.storage.group import Group, Ticket
-from tnats.subjects.tokens import is_subset, to_bytes
+from tnats.subjects.tokens import is_subset
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
@@ -75,7 +67,6 @@ LOOK_AGAIN_NS = 60 * SECOND_NS
 """Deadlines are wall-clock times, which may jump: none is trusted for longer."""
 CONSUMERS_TOLD_MAX = 4
 """Up to so many consumers are told of every change; to find those that it matters to would cost more."""
-TOO_MANY_REQUESTS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 
 Done = Callable[[Applied | None, StorageError | None], None]
 """What became of an entry: applied, or why not."""
@@ -125,27 +116,20 @@ class StreamService:
         self._group = group
         self._journal = host.store.journal
         self._pending: deque[_Pending] = deque()
-        self._pending_bytes = 0
-        self._pending_msgs = 0
+        self.pending_bytes = 0
+        self.pending_msgs = 0
         self._held: deque[tuple[int, list[Reply]]] = deque()
         """Answers with the index of the entry that they wait for: a refusal tells of entries that are on their way, and
         whoever has heard it must find them."""
-        self._line = IngestLine()
-        """Waits for counter totals to be read, or for messages before it to be written to their files."""
-        self._is_counting = False
-        self._full_until_ns = 0
-        self._client: Client = account.bus.client(f"stream {record.name}", self.ingest)
-        self._subscriptions: dict[str, Any] = {}
         self._republisher: Republisher | None = None
         self._is_circular = False
         """That it republishes in a circle has been logged."""
-        self._is_serving = False
-        """It was started, and not stopped since: what is published is its business."""
         self._keeps_time = True
         """Something in it can fall due."""
+        self.ingest = Ingest(self)
+        self.backlog = Backlog(self)
         self.intakes = Intakes(self)
         self._advanced: trio.Event | None = None
-        self._is_writing = False
         self._checkpointing = trio.Lock()
 
     @property
@@ -167,19 +151,16 @@ class StreamService:
 
     def start(self) -> None:
         """Take in what is published from now on."""
-        self._is_serving = True
+        self.ingest.is_open = True
         self._follow_config()
         self.intakes.follow(self.config)
         self._set_timer()
 
     def stop(self) -> None:
-        """Take in nothing more. Who waits in line hears what any publisher to no stream hears from now on."""
-        self._is_serving = self._keeps_time = False
-        self._client.close()
-        self._subscriptions.clear()
+        """Take in nothing more."""
+        self._keeps_time = False
+        self.ingest.stop()
         self.intakes.stop()
-        while self._line:
-            self._send_away(self._line.take())
         self._has_advanced()  # whoever waits for more must look elsewhere
         self.host.timers.set(self, None)
 
@@ -195,15 +176,10 @@ class StreamService:
             self._advanced = None
 
     def _follow_config(self) -> None:
-        if not self._is_serving:
+        if not self.ingest.is_open:
             return
         config = self.config
-        wanted = {} if config.mirror is not None else dict.fromkeys(config.subjects)
-        for subject in [subject for subject in self._subscriptions if subject not in wanted]:
-            self._client.end_subscription(self._subscriptions.pop(subject))
-        for subject in wanted:
-            if subject not in self._subscriptions:
-                self._subscriptions[subject] = self._client.subscribe(to_bytes(subject))
+        self.ingest.listen(config)
         self._keeps_time = bool(
             config.max_age_ns > 0
             or config.allow_msg_ttl
@@ -218,56 +194,8 @@ class StreamService:
 
     # ------------------------------------------------------------------ publishing
 
-    def ingest(self, batch: list[Inbound]) -> None:
-        """Take in what was published on the stream's subjects."""
-        if not self._is_serving:
-            self._send_away(batch)
-            return
-        room = self._room()
-        if len(batch) > room:
-            self._refuse(batch[room:], errors.STREAM_TOO_MANY_REQUESTS(), TOO_MANY_REQUESTS)
-            batch = batch[:room]
-        if not batch:
-            return
-        if (error := self._trouble()) is not None:
-            self._refuse(batch, error)
-        elif self._line or self.config.allow_msg_counter or self._is_behind():
-            self._line.put(batch)
-            self._move_line()
-        else:
-            self._admit(batch)
-
-    def _room(self) -> int:
-        """How many messages may be taken in now."""
-        options = self.host.options
-        if self._pending_bytes + self._line.bytes >= options.ingest_bytes_max or self._journal.is_busy:
-            return 0
-        return max(options.ingest_msgs_max - self._pending_msgs - self._line.msgs, 0)
-
-    def _trouble(self) -> errors.ApiError | None:
-        """Why nothing may be taken in now."""
-        if self.trouble is not None:
-            return errors.STREAM_STORE_FAILED(err=str(self.trouble))
-        if self._full_until_ns and self.host.mono_ns() < self._full_until_ns:
-            return errors.STORAGE_RESOURCES_EXCEEDED()
-        return self.host.refusal(self.account, self.config)
-
-    def _move_line(self) -> None:
-        """Admit what waits, up to where it has to go on waiting. Where there is no room, the whole line is refused."""
-        while self._line and not self._is_counting:
-            if self._is_behind():
-                self._catch_up()
-                if (error := self._trouble()) is None:
-                    return
-                while self._line:
-                    self._refuse(self._line.take(), error)
-            elif self.config.allow_msg_counter and not self._learn_totals_nowait(self._line.first):
-                self._is_counting = True
-                self.host.spawn(self._count, self._line.first)
-            else:
-                self._admit(self._line.take())
-
-    def _admit(self, batch: list[Inbound]) -> None:
+    def admit(self, batch: list[Inbound]) -> None:
+        """Have the leader judge what was published (`Ingest`)."""
         self._take(self.leader.admit(batch, self.host.wall_ns()))
 
     def _take(self, admission: Admission) -> None:
@@ -280,48 +208,7 @@ class StreamService:
         if admission.replies and self._pending:
             self._held.append((self.applied_index + len(self._pending), admission.replies))
         elif admission.replies:
-            self._client.publish_all(admission.replies)
-
-    def _refuse(self, batch: list[Inbound], error: errors.ApiError, headers: bytes = b"") -> None:
-        self._answer_alike(batch, self.leader.refusal(error), headers)
-
-    def _send_away(self, batch: list[Inbound]) -> None:
-        self._answer_alike(batch, b"", NO_RESPONDERS)
-
-    def _answer_alike(self, batch: list[Inbound], payload: bytes, headers: bytes) -> None:
-        if self.config.no_ack:
-            return
-        for message in batch:
-            if message.reply:
-                self._client.publish(message.reply, payload, headers=headers)
-
-    def _learn_totals_nowait(self, batch: list[Inbound]) -> bool:
-        """Read the counter totals that the leader needs for a batch; whether all could be had at once."""
-        for seq in self.leader.wanted_totals(batch):
-            try:
-                found = self.store.load_nowait(seq)
-            except DataDamaged:
-                return False
-            if found is None:
-                return False
-            self.leader.learn_total(seq, content(found))
-        return True
-
-    async def _count(self, batch: list[Inbound]) -> None:
-        """Read the counter totals that the first batch in line needs."""
-        for seq in self.leader.wanted_totals(batch):
-            try:
-                self.leader.learn_total(seq, content(await self.store.load(seq)))
-            except KeyError:
-                pass  # removed meanwhile: there is another last one, or none
-            except DataDamaged:
-                self.leader.learn_total(seq, None)
-            except (StorageError, DiskError) as trouble:
-                if self._line:  # else the stream has stopped
-                    self._refuse(self._line.take(), errors.STREAM_STORE_FAILED(err=str(trouble)))
-                break
-        self._is_counting = False
-        self._move_line()
+            self.ingest.client.publish_all(admission.replies)
 
     # ------------------------------------------------------------------ the log
 
@@ -340,9 +227,9 @@ class StreamService:
             return
         pending = _Pending(entry, len(body), done)
         self._pending.append(pending)
-        self._pending_bytes += pending.size
+        self.pending_bytes += pending.size
         if isinstance(entry, Append):
-            self._pending_msgs += len(entry.messages)
+            self.pending_msgs += len(entry.messages)
         try:
             frees_space = isinstance(entry, Remove | Purge | Expire)
             self._group.append_nowait(
@@ -382,9 +269,9 @@ class StreamService:
             self._fail_all(ticket.error)
         elif not pending.is_given_up:
             self._pending.popleft()
-            self._pending_bytes -= pending.size
+            self.pending_bytes -= pending.size
             if isinstance(pending.entry, Append):
-                self._pending_msgs -= len(pending.entry.messages)
+                self.pending_msgs -= len(pending.entry.messages)
             self.applied_index += 1
             self._apply(pending.entry, pending.done)
 
@@ -395,15 +282,15 @@ class StreamService:
         given_up, self._pending = self._pending, deque()
         for pending in given_up:
             pending.is_given_up = True
-        self._pending_bytes = self._pending_msgs = 0
+        self.pending_bytes = self.pending_msgs = 0
         self._held.clear()
         if isinstance(error, StoreFull):
-            self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
+            self.ingest.pause()
             self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
             if not error.may_have_written and not self.config.no_ack:
                 refusal = self.leader.refusal(errors.STORAGE_RESOURCES_EXCEEDED())
                 appends = [one.entry for one in given_up if isinstance(one.entry, Append)]
-                self._client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
+                self.ingest.client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
         elif self.trouble is None:
             self.trouble = error
             if not isinstance(error, LogRemoved):  # which happens to a stream that is being deleted
@@ -424,7 +311,7 @@ class StreamService:
         if isinstance(entry, Append):
             answers = self.leader.answers(entry)
             if answers:
-                self._client.publish_all(answers)
+                self.ingest.client.publish_all(answers)
 
     def _apply(self, entry: Entry, done: Done | None) -> None:
         applied = self.machine.apply(entry)
@@ -435,7 +322,7 @@ class StreamService:
         elif isinstance(entry, Configure):
             self._follow_config()
         while self._held and self._held[0][0] <= self.applied_index:
-            self._client.publish_all(self._held.popleft()[1])
+            self.ingest.client.publish_all(self._held.popleft()[1])
         if isinstance(entry, Append):
             self._has_advanced()
         if self.consumers:
@@ -444,13 +331,7 @@ class StreamService:
             done(applied, None)
         if self._keeps_time:
             self._set_timer()
-        log = self.store.log
-        if (
-            log.unwritten_bytes > STREAM_GATHERED_BYTES
-            and not log.write_nowait()
-            and not isinstance(log.trouble, StoreFull)
-        ):
-            self._start_writing()
+        self.backlog.has_grown()
 
     def _republish(self, republisher: Republisher, entry: Append, applied: Applied) -> None:
         for offset, message in enumerate(entry.messages):
@@ -459,7 +340,7 @@ class StreamService:
             built = republisher.build(message, entry.first_seq + offset, entry.ts_ns, applied.previous[offset])
             if built is not None:
                 subject, headers, payload = built
-                self._client.publish(subject, payload, headers=headers)
+                self.ingest.client.publish(subject, payload, headers=headers)
         if republisher.is_circular and not self._is_circular:
             self._is_circular = True
             self.host.log.warn(
@@ -502,47 +383,6 @@ class StreamService:
             elif not filters or any(is_subset(pattern, wanted) or is_subset(wanted, pattern) for wanted in filters):
                 seq = max(seq, store.first_seq)
         return seq
-
-    # ------------------------------------------------------------------ bringing messages to their files
-
-    def _is_behind(self) -> bool:
-        """So much stands in memory only that nothing may come to it."""
-        return self.store.log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX
-
-    def _catch_up(self) -> None:
-        """Have it written. Where the disk is full, that is tried again now and then, and nothing taken in meanwhile."""
-        if isinstance(self.store.log.trouble, StoreFull):
-            self._full_until_ns = self.host.mono_ns() + STREAM_FULL_PAUSE_NS
-        self._start_writing()
-
-    async def wait_written(self) -> None:
-        """Return when messages may be stored again. Raises StorageError."""
-        log = self.store.log
-        while self._is_behind():
-            self._catch_up()
-            if log.trouble is not None:
-                raise log.trouble
-            await log.write()
-
-    def _start_writing(self) -> None:
-        if not self._is_writing:
-            self._is_writing = True
-            self.host.spawn(self._write)
-
-    async def _write(self) -> None:
-        log = self.store.log
-        try:
-            if isinstance(log.trouble, StoreFull):
-                await self.checkpoint(anyway=True)  # which makes room, if anything can
-            else:
-                await log.write()
-        except StorageError:
-            pass  # publishers are told, and the health check
-        finally:
-            self._is_writing = False
-        if log.trouble is not None and not isinstance(log.trouble, StoreFull):
-            self.trouble = log.trouble
-        self._move_line()
 
     # ------------------------------------------------------------------ what consumers are done with
 
@@ -592,7 +432,7 @@ class StreamService:
                 self.host.timers.set(self, None)
             return
         wait_ns = min(max(deadline_ns - self.host.wall_ns(), 0), LOOK_AGAIN_NS)
-        self.host.timers.set(self, max(self.host.mono_ns() + wait_ns, self._full_until_ns))
+        self.host.timers.set(self, max(self.host.mono_ns() + wait_ns, self.ingest.paused_until_ns))
 
     def tick(self, now_ns: int) -> None:
         """A deadline has come (`Sleeper`)."""
@@ -649,4 +489,4 @@ class StreamService:
 
     def answer(self, replies: list[Reply]) -> None:
         """Publish in the stream's name."""
-        self._client.publish_all(replies)
+        self.ingest.client.publish_all(replies)

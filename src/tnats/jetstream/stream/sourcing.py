@@ -94,7 +94,7 @@ class Intake(ABC):
     async def _put(self, stored: list[Stored]) -> None:
         """Store messages of the origin. Raises StorageError, DiskError."""
         self._last_active_ns = self._stream.host.mono_ns()
-        await self._stream.wait_written()
+        await self._stream.backlog.wait_short()
         await (self._mirror(stored) if self._is_mirror else self._take_in(stored))
 
     async def _mirror(self, stored: list[Stored]) -> None:
