@@ -20,6 +20,7 @@ from tnats.limits import SECOND_NS
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 10, 24, 54
 LETTER_WIDTH = 6
+TICKS = 6
 MENDING = ("start", "start-failed", "resume", "removed", "removed-from-stream", "join", "decoys")
 """What the nemesis does that is no fault."""
 CELL = 3
@@ -83,9 +84,9 @@ def axes(end_ns: int, top_seq: int) -> Iterator[str]:
 
 
 def ticks(end: float) -> Iterator[float]:
-    """Round numbers from 0 to `end`, six of them at most."""
-    size = 10.0 ** math.floor(math.log10(end / 5))
-    step = next(size * digit for digit in (1, 2, 5, 10) if size * digit * 5 >= end)
+    """Round numbers from 0 to `end`, `TICKS` steps at most."""
+    size = 10.0 ** math.floor(math.log10(end / TICKS))
+    step = next(size * digit for digit in (1, 2, 5, 10) if size * digit * TICKS >= end)
     return (step * number for number in range(math.floor(end / step) + 1))
 
 
