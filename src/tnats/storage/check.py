@@ -212,7 +212,7 @@ class _Check:
         self.report.findings += used.findings
         present = {name for name, _ in await self.names(f"{self.root}/streams")}
         for known in recovery.groups.values():
-            if used.last(known.name, known.number) and f"{known.number:010d}" not in present:
+            if used.find(known.name, known.number).last and f"{known.number:010d}" not in present:
                 directory = f"{self.root}/streams/{known.number:010d}"
                 self.report.findings.append(Finding("missing", directory, group=known.name, text="all segments"))
         for name, _ in await self.names(f"{self.root}/streams"):

@@ -56,7 +56,7 @@ MARKER = 14
 """Run marker of a store. Index: incarnation; stamp: 1 after a clean end; key: boot id."""
 
 USED = 15
-"""Spare copy of how far a stream's sequences were used. Group; index: the highest; key: name."""
+"""Spare copy of which sequences a stream has used. Group; index: the highest; stamp: the first; key: name."""
 
 PACKED = 16
 """Stream: one message, its content compressed. As MESSAGE, but the body is the deflated head and body; group: their

@@ -7,7 +7,7 @@ Layout of the store directory:
 | `tnats.lock` | advisory lock: one server at a time |
 | `tnats/identity` | random store id, in two copies; every header of every file carries it |
 | `tnats/marker` | boot id and whether the last run ended cleanly |
-| `tnats/used` | spare copy of how far each stream's sequences were used |
+| `tnats/used` | spare copy of which sequences each stream has used |
 | `tnats/journal/` | journal parts |
 | `tnats/streams/<group number>/` | segments of one stream |
 | `.../quarantine/` | damaged or foreign files that are not needed any more; nothing here is ever read or removed |
@@ -39,7 +39,7 @@ from tnats.storage.store_directory import list_paths, remove_directory
 from tnats.storage.stream_checkpoint import NOTE
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
-from tnats.storage.used import UsedSequences
+from tnats.storage.used import Used, UsedSequences
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
@@ -177,20 +177,22 @@ class Store:
             note=commit.note[: NOTE.size],
             first_sequence=first_sequence,
             is_adopted=name in self._adopted,
+            noted_first=self._used.find(name, group.state.number).first,
             last_sequence=last_sequence,
             erase_again=not self._marker.ended_clean,
             keys=place.keys,
         )
         # No sequence is given out twice: what the journal has lost may have used as many as fit into the lost bytes.
         if name in self._adopted:
-            log.recovery.used = (self._used.last(name, None), MISSING_PART_BYTES // ENTRY_SIZE_MIN)
+            log.recovery.used = (self._used.find(name, None).last, MISSING_PART_BYTES // ENTRY_SIZE_MIN)
         else:
             unknown = 0
             if is_lost and self.journal.has_nameless:  # its entries may all be there, under no name
                 unknown = MISSING_PART_BYTES // ENTRY_SIZE_MIN
             elif self.journal.damaged_bytes and (group.lost or is_lost):
                 unknown = self.journal.damaged_bytes // ENTRY_SIZE_MIN + 1
-            log.recovery.used = (self._used.last(name, None if self._is_damaged() else group.state.number), unknown)
+            noted = self._used.find(name, None if self._is_damaged() else group.state.number)
+            log.recovery.used = (noted.last, unknown)
         stream = self._streams[name] = OpenStream(name, commit, log, commit.floor)
         return stream
 
@@ -326,14 +328,15 @@ class Store:
         used = {}
         for group in self.journal.groups:
             number = group.state.number
-            last = self._used.last(group.name, number)
+            noted = self._used.find(group.name, number)
             stream = self._streams.get(group.name)
             if stream is not None and is_all:
-                last = max(last, stream.log.index.last)
+                noted = Used(number, stream.log.index.start, max(noted.last, stream.log.index.last))
             elif stream is not None and group.note:
-                last = max(last, NOTE.unpack_from(group.note)[1])
-            if last:
-                used[group.name] = (number, last)
+                first, last = NOTE.unpack_from(group.note)[:2]
+                noted = Used(number, first, max(noted.last, last))
+            if noted.last:
+                used[group.name] = noted
         await self._used.save(used)
 
     async def settle(self, *, is_accounted: bool = True) -> None:

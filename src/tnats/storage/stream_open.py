@@ -40,6 +40,7 @@ async def open_stream_log(
     note: bytes = b"",
     first_sequence: int | None = 1,
     is_adopted: bool = False,
+    noted_first: int = 0,
     last_sequence: int | None = None,
     erase_again: bool = False,
     readonly: bool = False,
@@ -50,8 +51,9 @@ async def open_stream_log(
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
 
     `first_sequence` is for a log without a note; None takes the lowest sequence that is found. `is_adopted`: the
-    journal has lost the note. The lowest that is found is the first one then, unless some of the files cannot be read:
-    what stood there may have been lower, and is lost and not removed, down to `first_sequence`. What the files hold
+    journal has lost the note. The first one is then what is known to have been the first at some time (`noted_first`):
+    what is missing behind it may have been removed since, but may be lost as well. If that is not known, it is the
+    lowest that is found, unless some of the files cannot be read: then it is `first_sequence`. What the files hold
     behind `last_sequence` is kept apart until the replay comes to it (`StreamRecovery`); None: nothing is.
     `erase_again` after an end that was not clean: erasures may not have reached the medium. `readonly` only looks, and
     leaves no file open. Raises StoreRefused, DiskError.
@@ -72,7 +74,7 @@ async def open_stream_log(
     opening = _Opening(log, erase_again=erase_again, readonly=readonly)
     await opening.read_files()
     if finds_start:
-        log.index.raise_start(opening.find_start(first_sequence))
+        log.index.raise_start(opening.find_start(first_sequence, noted_first))
     opening.finish(last)
     return log
 
@@ -102,10 +104,12 @@ class _Opening:
                 files.next_number = max(files.next_number, int(stem) + 1)
                 await self.read_segment(path, int(stem), entry.size)
 
-    def find_start(self, first_sequence: int | None) -> int:
+    def find_start(self, first_sequence: int | None, noted_first: int) -> int:
         """The first sequence of a log without a note: see `open_stream_log`."""
         found = [each.lowest for each in self.files.segments.values() if each.highest]
-        if first_sequence is not None and (self.recovery.holes or not found):
+        if noted_first:
+            found.append(noted_first)
+        elif first_sequence is not None and (self.recovery.holes or not found):
             found.append(first_sequence)
         return min(found, default=1)
 

@@ -1,7 +1,8 @@
-"""A spare copy of how far each stream's sequences were used: `tnats/used`.
+"""A spare copy of which sequences each stream has used: `tnats/used`.
 
 Journal and segments tell it too. This file is for the day when both are damaged in the same place: a sequence that was
-acknowledged must not be given to another message. It is written when the journal is about to give up a part, and at a
+acknowledged must not be given to another message, and a stream whose first segment is gone must not begin behind it as
+if that had been removed. It is written when the journal is about to give up a part, and at a
 clean end; what came after that is in the journal, so no more than its damaged bytes could hold is unknown.
 
 The file is a segment: header area, then one `record.USED` for each stream, and all of them once more in other blocks.
@@ -14,6 +15,7 @@ import errno
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tnats.records import frozen
 from tnats.runtime.api import Clock, Disk, DiskError
 from tnats.storage import hot, record, segment
 from tnats.storage.record import Finding
@@ -25,8 +27,17 @@ if TYPE_CHECKING:
 USED_BYTES_MAX = 64 * 1024 * 1024
 
 
+@frozen
+class Used:
+    """What is noted of a stream: the number of its group, where it began then, and the highest sequence it had used."""
+
+    number: int = 0
+    first: int = 0
+    last: int = 0
+
+
 class UsedSequences:
-    """The highest sequence that each stream is known to have used, by name."""
+    """What is known to have been used, by the streams' names."""
 
     def __init__(
         self,
@@ -43,18 +54,17 @@ class UsedSequences:
         self._path = path
         self._store_id = store_id
         self._keys = keys
-        self._noted: dict[str, tuple[int, int]] = {}
-        """Name: number of the stream's group, sequence."""
-        self._saved: dict[str, tuple[int, int]] = {}
+        self._noted: dict[str, Used] = {}
+        self._saved: dict[str, Used] = {}
         """What the file is known to say."""
         self.is_stale = False
         """The file is not encrypted as new ones are."""
         self.findings: list[Finding] = []
 
-    def last(self, name: str, number: int | None) -> int:
-        """Highest sequence noted for the stream; of a stream of that name whatever its group, if `number` is None."""
-        noted_number, last = self._noted.get(name, (number, 0))
-        return last if number in (None, noted_number) else 0
+    def find(self, name: str, number: int | None) -> Used:
+        """What is noted of the stream, zeros if nothing is; whatever the number of its group, if `number` is None."""
+        noted = self._noted.get(name, Used())
+        return noted if number in (None, noted.number) else Used()
 
     def forget(self, name: str) -> None:
         """The stream is removed: another one of its name has nothing to do with it."""
@@ -80,14 +90,13 @@ class UsedSequences:
         for found in scan.records:
             if found[2] == record.USED:
                 taken = record.take_apart(scan.data, found, 0)
-                name, last = taken.key.decode(), max(taken.index, self.last(taken.key.decode(), taken.group))
-                self._noted[name] = (taken.group, last)
+                self._noted[taken.key.decode()] = Used(taken.group, taken.stamp, taken.index)
 
     def _rebuilt(self, size: int) -> Finding:
         return Finding("corrected", self._path, 0, max(1, size), text="spare copy unreadable, to be written anew")
 
-    async def save(self, used: Mapping[str, tuple[int, int]]) -> None:
-        """Note group number and sequence of each stream in `used`, durably, and forget the others.
+    async def save(self, used: Mapping[str, Used]) -> None:
+        """Note each stream in `used`, durably, and forget the others.
 
         A disk that refuses leaves the file behind, which is no reason to stop: the journal has its own say about it.
         """
@@ -97,7 +106,7 @@ class UsedSequences:
         header = SegmentHeader(segment.USED, 0, "used", self._store_id, seed, self._clock.wall_ns())
         header, cipher = segment.new_header(header, self._keys)
         records: list[hot.Record] = [
-            (record.USED, number, last, 0, name.encode(), b"", b"") for name, (number, last) in used.items()
+            (record.USED, each.number, each.last, each.first, name.encode(), b"", b"") for name, each in used.items()
         ]
         filler: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(BLOCK_SIZE))
         records = [*records, filler, *records]

@@ -52,6 +52,25 @@ def test_what_stood_in_an_unreadable_first_segment_is_lost() -> None:
     run(test)
 
 
+def test_what_stood_in_a_first_segment_that_is_gone_is_lost() -> None:
+    """Where a stream began stands in the spare copy too: a first segment that is missing whole was not removed."""
+
+    async def test() -> None:
+        drive = await filled(range(1, 4))
+        drive.image.remove(min(drive.image.walk(SEGMENTS)))
+        async with store_on(drive, seed=2) as store:
+            stream = await open_and_replay(store, "s")
+            assert stream.log.index.start == 4
+            assert stream.log.index.first == 5
+            with pytest.raises(DataDamaged):
+                await stream.log.load(4)
+            assert "lost s 4-4 messages" in store.health()
+            with pytest.raises(KeyError):
+                await stream.log.load(3)
+
+    run(test)
+
+
 def test_nothing_is_lost_before_the_lowest_of_sound_files() -> None:
     """A stream whose beginning was removed begins at the lowest sequence that its files have, if all can be read."""
 
@@ -69,10 +88,11 @@ def test_nothing_is_lost_before_the_lowest_of_sound_files() -> None:
 
 
 def test_nothing_is_lost_before_the_first_sequence_of_a_stream() -> None:
-    """With unreadable files too, what lies before a stream's configured beginning was never there."""
+    """With unreadable files and no spare copy, what lies before a stream's configured beginning was never there."""
 
     async def test() -> None:
         drive = await filled(range(0))
+        drive.image.remove("/data/tnats/used")
         first = min(drive.image.walk(SEGMENTS))
         drive.image.overwrite(first, bytes(DATA_START), 0)
         async with store_on(drive, seed=2) as store:

@@ -8,7 +8,7 @@ from tests.properties.storage_bench import StepClock, run
 from tests.properties.test_storage_store import open_and_replay, propose, store_on
 
 from tnats.runtime.sim.disk import SimDisk, SimDrive
-from tnats.storage.used import UsedSequences
+from tnats.storage.used import Used, UsedSequences
 
 PATH = "/used"
 
@@ -19,7 +19,7 @@ def used_on(drive: SimDrive, store_id: bytes = b"s" * 16) -> UsedSequences:
 
 
 async def saved(drive: SimDrive) -> None:
-    await used_on(drive).save({"a": (1, 70), "b": (2, 7)})
+    await used_on(drive).save({"a": Used(1, 5, 70), "b": Used(2, 1, 7)})
 
 
 def test_a_block_may_be_lost() -> None:
@@ -35,7 +35,8 @@ def test_a_block_may_be_lost() -> None:
             drive.image.overwrite(PATH, random.Random(start).randbytes(min(4096, size - start)), start)
             used = used_on(drive)
             await used.load()
-            assert (used.last("a", 1), used.last("b", 2), used.last("c", 3)) == (70, 7, 0), start
+            assert used.find("a", 1) == Used(1, 5, 70), start
+            assert (used.find("b", 2).last, used.find("c", 3)) == (7, Used()), start
             assert used.findings, start
 
     run(test)
@@ -49,13 +50,13 @@ def test_whose_sequences_they_are() -> None:
         await saved(drive)
         used = used_on(drive)
         await used.load()
-        assert used.last("a", 9) == 0
-        assert used.last("a", None) == 70
+        assert used.find("a", 9) == Used()
+        assert used.find("a", None) == Used(1, 5, 70)
         used.forget("a")
-        assert used.last("a", None) == 0
+        assert used.find("a", None) == Used()
         stranger = used_on(drive, b"t" * 16)
         await stranger.load()
-        assert stranger.last("b", 2) == 0
+        assert stranger.find("b", 2) == Used()
         assert stranger.findings
 
     run(test)
