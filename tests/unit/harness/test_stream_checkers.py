@@ -220,9 +220,12 @@ def test_confirmed_acks_hold() -> None:
 def test_one_worker_at_a_time() -> None:
     """A second delivery too soon is named, unless somebody gave the message back or the server was started anew."""
     first, second = fetch("C", (1, "u", 1, 1)), fetch("C", (1, "u", 2, 2))
-    waits = {"C": SECOND_NS}
+    waits = {"C": [SECOND_NS]}
     assert "delivered 1 again" in words(exclusive.check(evidence(first, second), waits))
-    assert exclusive.check(evidence(first, second), {"C": 10}).verdict == "ok"
+    assert exclusive.check(evidence(first, second), {"C": [10]}).verdict == "ok"
+    third = fetch("C", (1, "u", 3, 3))
+    assert exclusive.check(evidence(first, second), {"C": [10, SECOND_NS]}).verdict == "ok"
+    assert "delivered 1 again" in words(exclusive.check(evidence(first, second, third), {"C": [10, SECOND_NS]}))
     assert exclusive.check(evidence(first, ack(1, "nak"), second), waits).verdict == "ok"
     assert exclusive.check(evidence(first, fetch("C", (1, "u", 2, 2), life=2)), waits).verdict == "ok"
 

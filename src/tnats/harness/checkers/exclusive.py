@@ -1,14 +1,15 @@
-"""C17: a message is with one worker at a time, and leaves a work queue by an acknowledgement only.
+"""C17, and C18 for waits: a message is with one worker at a time, and leaves a work queue by an acknowledgement only.
 
 Property: two deliveries of one message in one incarnation of the server, with nothing said about it in between, are
-at least `ack_wait_ns` apart: the second did not arrive earlier than that after the first was asked for. In a work
-queue, an acknowledged message that is gone was acknowledged or terminated by somebody; one that is confirmed is gone.
+at least the ack wait apart, or the wait that the backoff has for that delivery: the second did not arrive earlier than
+that after the first was asked for. In a work queue, an acknowledged message that is gone was acknowledged or terminated
+by somebody; one that is confirmed is gone.
 Cost: O(n log n). Source: the contract's K6; ADR-42, JetStream documentation, "WorkQueuePolicy".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tnats.harness.checkers.deliveries import Delivered, acks, confirmed, deliveries
@@ -18,9 +19,9 @@ DRIFT = 0.02
 """How much clocks may differ."""
 
 
-def check(evidence: Evidence, ack_wait_ns: dict[str, int]) -> Result:
-    """`ack_wait_ns` by consumer, the shortest that may count."""
-    return result("C17", "a message is with one worker at a time", early(evidence, ack_wait_ns))
+def check(evidence: Evidence, waits_ns: Mapping[str, Sequence[int]]) -> Result:
+    """`waits_ns` by consumer: behind its first delivery, its second, ...; the last one counts for all others too."""
+    return result("C17", "a message is with one worker at a time", early(evidence, waits_ns))
 
 
 def check_queue(evidence: Evidence) -> Result:
@@ -28,7 +29,7 @@ def check_queue(evidence: Evidence) -> Result:
     return result("C17", "work leaves its queue when it is done", gone(evidence))
 
 
-def early(evidence: Evidence, ack_wait_ns: dict[str, int]) -> Iterator[str]:
+def early(evidence: Evidence, waits_ns: Mapping[str, Sequence[int]]) -> Iterator[str]:
     said: dict[tuple[str, int], list[int]] = {}
     for ack in acks(evidence.history, "sync", "ack", "nak", "term", "wpi"):
         said.setdefault((ack.invoke.extra["consumer"], ack.value), []).append(ack.invoke.index)
@@ -42,10 +43,11 @@ def early(evidence: Evidence, ack_wait_ns: dict[str, int]) -> Iterator[str]:
             assert second.fetch.end is not None
             apart_ns = second.fetch.end.time_ns - first.fetch.invoke.time_ns
             spoken = any(index < second.got_index for index in said.get((consumer, seq), ()))
-            if second.count > first.count and not spoken and apart_ns < ack_wait_ns[consumer] * (1 - DRIFT):
+            wait_ns = waits_ns[consumer][min(first.count, len(waits_ns[consumer])) - 1]
+            if second.count > first.count and not spoken and apart_ns < wait_ns * (1 - DRIFT):
                 yield (
-                    f"consumer {consumer} delivered {seq} again after {apart_ns / 1e9:.3f} s at most; its ack wait is "
-                    f"{ack_wait_ns[consumer] / 1e9:.3f} s, and nobody had said anything of it"
+                    f"consumer {consumer} delivered {seq} again after {apart_ns / 1e9:.3f} s at most; its wait is "
+                    f"{wait_ns / 1e9:.3f} s, and nobody had said anything of it"
                 )
 
 

@@ -34,6 +34,7 @@ from tnats.harness.scenario import Violation
 from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
+from tnats.harness.sim.hygiene import leftovers
 from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream, store_content
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
 from tnats.harness.sim.lazy_losses import LazyLosses
@@ -155,6 +156,7 @@ class JetStreamDrill(Drill):
         self.lazy_losses: LazyLosses | None = None
         self.servers: list[Node] = []
         self.audit: AckAudit | None = None
+        self.left_over: list[Violation] = []
         self._world: World
         self._start_ns = 0
         self._rng: random.Random
@@ -380,6 +382,8 @@ class JetStreamDrill(Drill):
         await machine.wait_ended()
         self.stage.start(machine)
         await self.read("after one more start")
+        await world.sleep_ns(SECOND_NS)
+        self.left_over = list(leftovers(machine, STORE))
 
     async def read(self, when: str) -> None:
         """Read all streams, into `readings`."""
@@ -485,6 +489,7 @@ class JetStreamDrill(Drill):
             for result in self.results(evidence):
                 if result.verdict == "violated":
                     yield Violation(result.text, rule=f"{result.checker} {result.title}")
+        yield from self.left_over
         if not world.nodes[SERVER].running:
             yield Violation("the server ended by itself", rule="C34 ended")
 

@@ -257,8 +257,9 @@ class ConsumeDrill(JetStreamDrill):
         endless = [config.durable_name for config in self.consumers() if not config.max_deliver]
         yield at_least_once.check(evidence, endless)
         yield confirmed_acks.check(evidence)
-        waits = {name: min([ACK_WAIT_NS, *config.backoff_ns]) for name, config in self._by_name().items()}
-        yield exclusive.check(evidence, waits)
+        yield exclusive.check(
+            evidence, {each.durable_name: each.backoff_ns or [ACK_WAIT_NS] for each in self.consumers()}
+        )
         yield consumer_limits.check(evidence, self.limits())
         yield watched.check(((publish.told("seq"), publish.value) for publish in evidence.acked()), self.watches)
         yield result("C15", "confirmed acknowledgements survive a crash", self.forgotten(evidence.history))
@@ -266,9 +267,6 @@ class ConsumeDrill(JetStreamDrill):
     def content(self, evidence: Evidence) -> Result:
         """What is left in the stream."""
         return removal.check(evidence)
-
-    def _by_name(self) -> dict[str, ConsumerConfig]:
-        return {config.durable_name: config for config in self.consumers()}
 
     def forgotten(self, history: History) -> Iterator[str]:
         """Confirmed acknowledgements that a power loss at some moment would have undone."""

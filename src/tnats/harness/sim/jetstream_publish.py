@@ -141,7 +141,7 @@ class Publisher(Worker):
                 await js.client.flush(timeout_s=OPERATION_S)
                 ending.type, ending.error = "fail", "abandoned"
 
-        return (await self.attempt(js, "batch", values, publish, stream=stream, commit=commits)).is_ok
+        return (await self.attempt(js, "batch", values, publish, stream=stream, subject=subject, commit=commits)).is_ok
 
     async def _add(self, js: JetStream, subject: str, by: int) -> bool:
         value = self.new_value()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ACCOUNT = "$G"
 BATCH_COUNT = 500
-HEADERS = ("Nats-Incr", "Nats-Msg-Id", "Value")
+HEADERS = ("Nats-Incr", "Nats-Marker-Reason", "Nats-Msg-Id", "Nats-Stream-Source", "Value")
 """What checkers ask for; `Value` stands for the value where the body is something else."""
 
 

@@ -259,6 +259,8 @@ def swap(stage: Stage, fault: Fault, node: Node, path: str) -> None:
 
 def duplicate(stage: Stage, fault: Fault, node: Node, path: str) -> None:
     """What a death may leave beside a file, or the file once more under a number that nobody gave it."""
+    if path.endswith(".tmp"):
+        return
     folder, _, name = path.rpartition("/")
     digits, dot, extension = name.partition(".")
     copy = f"{path}.tmp"

@@ -84,7 +84,11 @@ class SimDrive:
         self.image.crash(policy, self.rng)
         self.sync_free_at_ns = 0
         self.locks.clear()
-        self.opened = {}  # a call under way still counts in its own
+        self.close_all()
+
+    def close_all(self) -> None:
+        """The incarnation has ended, and the kernel closes its files; a call under way still counts in its own."""
+        self.opened = {}
 
     def wipe(self) -> None:
         """A new empty disk."""

@@ -140,6 +140,7 @@ class Node:
     def _end_life(self, life: Life) -> None:
         """What the kernel does when a process has ended."""
         life.dead = True
+        self.drive.close_all()
         for listener in list(self.host.listeners.values()):
             listener.end(power=False)
         for conn in list(self.host.conns):

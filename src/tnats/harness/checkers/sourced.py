@@ -1,0 +1,114 @@
+"""C19 for sources: a stream that gathers from others has what they acknowledged, once, in each origin's order.
+
+Property: each message says which message of which origin it is (`Nats-Stream-Source`); along the stream, an origin's
+sequences rise; what is there was published to that origin, on a subject that is taken from it, and stands at the
+sequence that the origin acknowledged; all that an origin acknowledged on such a subject is there, unless its removal
+was asked for (it may have gone before the source came by).
+Cost: O(n log n). Source: the contract's K4, K5, K8; JetStream documentation, "Source and Mirror Streams".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tnats.harness.checkers.evidence import Evidence, Replica, Result, Stored, result
+from tnats.harness.checkers.removal import doomed
+from tnats.harness.history import Operation
+from tnats.records import frozen
+from tnats.subjects.tokens import subject_matches
+
+HEADER = "Nats-Stream-Source"
+
+
+@frozen
+class Origin:
+    """The history of an origin, and what is taken from it."""
+
+    evidence: Evidence
+    filter: str = ">"
+
+
+@frozen
+class Published:
+    """A message that was published to an origin; `seq` None: nobody knows whether, or where."""
+
+    value: str
+    subject: str
+    seq: int | None
+    is_refused: bool
+
+
+def check(origins: Mapping[str, Origin], replicas: list[Replica]) -> Result:
+    return result("C19", "sources bring everything, once and in order", faults(origins, replicas))
+
+
+def faults(origins: Mapping[str, Origin], replicas: list[Replica]) -> Iterator[str]:
+    for replica in replicas:
+        found: dict[str, dict[int, Stored]] = {name: {} for name in origins}
+        for seq, stored in sorted(replica.messages.items()):
+            name, place = told_source(stored)
+            if name not in origins:
+                yield f"{replica.node} holds {stored.value} at {seq}, which is of no origin"
+                continue
+            if found[name] and place <= max(found[name]):
+                yield f"{replica.node} holds {name}'s {place} at {seq}, behind its {max(found[name])}"
+            found[name][place] = stored
+        for name, origin in origins.items():
+            yield from of_origin(replica, name, origin, found[name])
+
+
+def told_source(stored: Stored) -> tuple[str, int]:
+    """The origin and the sequence there."""
+    words = (stored.headers or {}).get(HEADER, "").split()
+    if len(words) < 2 or not words[1].isdecimal():
+        return "", 0
+    return words[0].partition(":")[0], int(words[1])
+
+
+def of_origin(replica: Replica, name: str, origin: Origin, found: Mapping[int, Stored]) -> Iterator[str]:
+    published = {each.value: each for each in publications(origin.evidence)}
+    gone = doomed(origin.evidence)
+    for place, stored in found.items():
+        each = published.get(stored.value)
+        if each is None or each.is_refused or each.subject != stored.subject:
+            yield f"{replica.node} holds {stored.value!r} as {name}'s {place}, which nobody published there"
+        elif each.seq not in (None, place):
+            yield f"{replica.node} holds {stored.value} as {name}'s {place}; it was acknowledged at {each.seq}"
+        elif not subject_matches(origin.filter, stored.subject):
+            yield f"{replica.node} holds {stored.value} on {stored.subject}, which is not taken from {name}"
+    for each in published.values():
+        if each.seq is None or each.seq in found or each.seq in gone:
+            continue
+        if subject_matches(origin.filter, each.subject):
+            yield f"{name} acknowledged {each.value} at {each.seq}; {replica.node} does not hold it"
+
+
+def publications(origin: Evidence) -> Iterator[Published]:
+    """Everything that was published, members of batches too; what was tried several times once for each."""
+    tries: dict[str, list[Operation]] = {}
+    for operation in origin.history.operations("publish"):
+        tries.setdefault(operation.value, []).append(operation)
+    for value, own in tries.items():
+        seq = next((operation.told("seq") for operation in own if operation.is_ok), None)
+        subject = own[0].invoke.extra["subject"]
+        yield Published(value, subject, seq, is_refused=all(operation.is_failed for operation in own))
+    for batch in origin.history.operations("batch"):
+        for place, value in enumerate(batch.value, 1):
+            seq = batch.told("seq") - len(batch.value) + place if batch.is_ok else None
+            yield Published(value, batch.invoke.extra["subject"], seq, batch.is_failed)
+
+
+def check_image(pairs: Iterable[tuple[Replica, Replica]]) -> Result:
+    """(stream, its mirror), read one behind the other while nothing came: they hold the same at the same sequences."""
+    return result("C19", "a mirror is the image of its origin", differences(pairs))
+
+
+def differences(pairs: Iterable[tuple[Replica, Replica]]) -> Iterator[str]:
+    for origin, image in pairs:
+        for seq in sorted(origin.messages.keys() | image.messages.keys()):
+            here, there = origin.messages.get(seq), image.messages.get(seq)
+            if here is None or there is None or (here.value, here.subject) != (there.value, there.subject):
+                held = [each and f"{each.value} on {each.subject}" for each in (here, there)]
+                yield f"{origin.node} holds {held[0]} at {seq}, {image.node} {held[1]}"
+        if origin.last_seq != image.last_seq:
+            yield f"{image.node} ends at {image.last_seq}, its origin at {origin.last_seq}"

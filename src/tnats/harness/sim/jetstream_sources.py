@@ -1,0 +1,104 @@
+"""W8 on one server, in a chain: two streams under publishes, batches and removals, a stream that gathers from both, and
+the mirror of that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import attrs
+
+from tnats.client.jetstream import JetStream, MessageNotFound, StreamConfig, StreamSource
+from tnats.harness.checkers import sourced
+from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.checkers.sourced import Origin
+from tnats.harness.sim.jetstream_publish import PublishDrill, Publisher
+from tnats.harness.sim.jetstream_worker import Worker
+from tnats.limits import SECOND_NS
+
+ORIGIN, OTHER, GATHERING, MIRROR = "S", "R", "G", "M"
+TAKEN = "s.a"
+"""What is taken from `ORIGIN`; from `OTHER` it is everything."""
+
+
+class Gathered(Publisher):
+    """As a publisher; and in the end all of it has come through the chain."""
+
+    async def prove(self, js: JetStream) -> None:
+        for stream, subject in ((ORIGIN, TAKEN), (OTHER, "r.live")):
+            await self.until(lambda stream=stream, subject=subject: self._one(js, stream, subject))  # type: ignore[misc]
+            await self._wait_gathered(js, stream, subject)
+        while True:
+            gathered, image = [(await js.stream(name).info()).state.last_seq for name in (GATHERING, MIRROR)]
+            self.state = f"waiting for the mirror, at {image} of {gathered}"
+            if image == gathered:
+                return
+            await self.drill.wait_ns(SECOND_NS // 10)
+
+    async def _wait_gathered(self, js: JetStream, stream: str, subject: str) -> None:
+        wanted, place = self.last_seq[subject], 0
+        while place < wanted:
+            self.state = f"waiting for {stream}'s {wanted}, {place} has come"
+            await self.drill.wait_ns(SECOND_NS // 10)
+            try:
+                message = await js.stream(GATHERING).get(last_on=subject)
+            except MessageNotFound:
+                continue
+            words = (message.headers or {}).get(sourced.HEADER, [""])[0].split()
+            place = int(words[1])
+
+
+class SourcesDrill(PublishDrill):
+    """What two streams acknowledged comes once and in their order to a third that gathers it, and on to its mirror."""
+
+    worker_kind: ClassVar[type[Worker]] = Gathered
+    SYNCS: ClassVar[tuple[str, ...]] = ("always",)
+    probes: ClassVar[tuple[str, ...]] = (*PublishDrill.kinds, "a batch was committed", "messages were removed")
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._origins: dict[str, Origin] = {}
+
+    @classmethod
+    def draw_parameters(cls, rng: random.Random) -> dict[str, int | str]:
+        return {"what_if": 0}
+
+    @classmethod
+    def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
+        while True:
+            verb, arguments = super().draw_operation(rng, parameters)
+            if verb == "add" or arguments.get("stream", ORIGIN) != ORIGIN:
+                continue
+            if verb == "publish" and "expect" not in arguments and rng.random() < 0.6:
+                arguments.update(stream=OTHER, subject=f"r.{rng.choice('ab')}")
+            return verb, arguments
+
+    def streams(self) -> Sequence[StreamConfig]:
+        origin = super().streams()[0]
+        other = attrs.evolve(origin, name=OTHER, subjects=["r.*"], allow_atomic=False)
+        gathering = attrs.evolve(other, name=GATHERING, subjects=[])
+        gathering.sources = [StreamSource(ORIGIN, filter_subject=TAKEN), StreamSource(OTHER)]
+        return (
+            origin,
+            other,
+            gathering,
+            attrs.evolve(other, name=MIRROR, subjects=[], mirror=StreamSource(GATHERING), duplicate_window_ns=0),
+        )
+
+    def evidence(self) -> Iterator[Evidence]:
+        origin, other, *_ = super().evidence()
+        self._origins = {ORIGIN: Origin(origin, TAKEN), OTHER: Origin(other)}
+        yield origin
+        yield other
+
+    def results(self, evidence: Evidence) -> Iterator[Result]:
+        yield from super().results(evidence)
+        if evidence is self._origins[ORIGIN].evidence:
+            gatherings = self._readings_of(GATHERING)
+            yield sourced.check(self._origins, gatherings)
+            yield sourced.check_image(zip(gatherings, self._readings_of(MIRROR), strict=True))
+
+    def _readings_of(self, stream: str) -> list[Replica]:
+        return [replica for replica in self.readings if replica.node.startswith(f"{stream} ")]
