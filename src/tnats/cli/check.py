@@ -11,6 +11,7 @@ import click
 
 from tnats.cli.output import json_option, print_json
 from tnats.cli.session import run
+from tnats.cli.values import show_counted
 from tnats.errors import TnatsError
 from tnats.jetstream.stream import entries
 from tnats.runtime.api import Runtime
@@ -78,12 +79,13 @@ def command(store_dir: str, repair: bool, key_file: TextIO | None, as_json: bool
 def print_text(directory: str, report: Report, written: int) -> None:
     """A line for each stream and each finding, then the sum."""
     for stream in report.streams:
-        print(f"stream {stream.group}: {stream.messages} messages in files, sequences {stream.first}-{stream.last}")
+        held = show_counted(stream.messages, "message")
+        print(f"stream {stream.group}: {held} in files, sequences {stream.first}-{stream.last}")
     for finding in report.findings:
         print(finding)
-    verdict = "clean" if report.is_clean else f"{len(report.findings)} findings"
-    repaired = f", {written} places repaired" if written else ""
-    print(f"{directory}: {len(report.streams)} streams, {verdict}{repaired}")
+    verdict = "clean" if report.is_clean else show_counted(len(report.findings), "finding")
+    repaired = f", {show_counted(written, 'place')} repaired" if written else ""
+    print(f"{directory}: {show_counted(len(report.streams), 'stream')}, {verdict}{repaired}")
 
 
 def print_records(directory: str, report: Report, written: int) -> None:

@@ -21,7 +21,7 @@ from tnats.cli.listing import Table, print_list, print_names
 from tnats.cli.output import data_record, json_option, note, print_json, print_outcome, write_bytes
 from tnats.cli.pub import read_body
 from tnats.cli.tables import print_facts, print_table
-from tnats.cli.values import DURATION, SIZE, show_count, show_duration, show_flag, show_size, show_time
+from tnats.cli.values import DURATION, SIZE, show_count, show_counted, show_duration, show_flag, show_size, show_time
 from tnats.client.jetstream import (
     ExternalStream,
     JetStream,
@@ -238,7 +238,7 @@ def compact(js_session: JetStreamSession, bucket: str, older_than: int, force: b
 
     async def work(js: JetStream) -> None:
         count = await (await open_bucket(js, bucket)).purge_deletes(older_than_s=older_than / SECOND_NS)
-        text = f"Cleared {show_count(count)} removed keys of bucket {bucket}"
+        text = f"Cleared {show_counted(count, 'removed key')} of bucket {bucket}"
         print_outcome(text, as_json, bucket=bucket, cleared=count)
 
     return js_session.run(work)
@@ -313,10 +313,7 @@ def write(js_session: JetStreamSession, bucket: str, key: str, as_json: bool, ca
 
     async def work(js: JetStream) -> None:
         revision = await call(await open_bucket(js, bucket))
-        if as_json:
-            print_json({"bucket": bucket, "key": key, "revision": revision})
-        else:
-            note(f"{bucket} > {key}: revision {revision}")
+        print_outcome(f"{bucket} > {key}: revision {revision}", as_json, bucket=bucket, key=key, revision=revision)
 
     return js_session.run(work)
 

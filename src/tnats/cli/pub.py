@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 import click
 
-from tnats.cli.output import json_option, note, print_json
+from tnats.cli.output import json_option, print_outcome
 from tnats.cli.session import Session, run, session_options
+from tnats.cli.values import show_counted
 from tnats.client import ClientError
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
@@ -54,10 +55,8 @@ def command(
                 await client.publish(subject, data, reply=reply, headers=parsed_headers)
             await client.flush()
             byte_count = client.statistics.bytes_out
-        if as_json:
-            print_json({"subject": subject, "messages": count, "bytes": byte_count})
-        else:
-            note(f"Published {count} message{'s' if count > 1 else ''}, {byte_count} bytes, to {subject!r}")
+        text = f"Published {show_counted(count, 'message')}, {show_counted(byte_count, 'byte')}, to {subject!r}"
+        print_outcome(text, as_json, subject=subject, messages=count, bytes=byte_count)
 
     return run(publish)
 

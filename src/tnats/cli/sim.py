@@ -109,13 +109,15 @@ def command(ctx: click.Context, directory: str | None) -> None:
 def list_scenarios(directory: str | None, as_json: bool) -> int:
     """Show the scenarios."""
     place = files.find_directory(directory)
-    for name in scenario_names(place):
+    names = scenario_names(place)
+    width = max(map(len, names), default=0)
+    for name in names:
         kind = load_scenario(place, name)
         if as_json:
             is_drill = issubclass(kind, Drill)
             print_json({"name": name, "summary": summary_of(kind), "plan": is_drill, "must_fail": kind.must_fail})
         else:
-            click.echo(f"{name:20} {summary_of(kind)}{'  (a canary: must fail)' if kind.must_fail else ''}")
+            click.echo(f"{name:{width}} {summary_of(kind)}{'  (a canary: must fail)' if kind.must_fail else ''}")
     return EXIT_GOOD
 
 

@@ -24,7 +24,7 @@ from tnats.cli.stream_backup import backup, restore
 from tnats.cli.stream_config import configure, stream_options
 from tnats.cli.stream_show import print_stored, print_stream, stored_record, stream_rows
 from tnats.cli.tables import print_table
-from tnats.cli.values import DURATION, show_count
+from tnats.cli.values import DURATION, show_count, show_counted
 from tnats.client.jetstream import JetStream, MessageNotFound, StreamConfig, StreamInfo
 from tnats.jetstream.api.fields import to_object
 
@@ -169,7 +169,7 @@ def purge(
 
     async def work(js: JetStream) -> None:
         count = await js.stream(stream).purge(subject=subject, below_sequence=below_sequence, keep=keep)
-        text = f"Removed {show_count(count)} messages of stream {stream}"
+        text = f"Removed {show_counted(count, 'message')} of stream {stream}"
         print_outcome(text, as_json, stream=stream, purged=count)
 
     return js_session.run(work)

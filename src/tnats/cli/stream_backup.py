@@ -11,8 +11,8 @@ from tnats import limits
 from tnats.cli.config_options import read_config
 from tnats.cli.files import FileReader, FileWriter, open_new
 from tnats.cli.jetstream import JetStreamSession, jetstream_options
-from tnats.cli.output import json_option, note, print_json, progress_bar
-from tnats.cli.values import SIZE, show_count, show_size
+from tnats.cli.output import json_option, print_outcome, progress_bar
+from tnats.cli.values import SIZE, show_counted, show_size
 from tnats.client import ClientError
 from tnats.client.jetstream import JetStream, Placement, StreamConfig, StreamState
 from tnats.jetstream.api.fields import DecodeError, Record, row, to_object
@@ -80,13 +80,9 @@ def backup(
             await disk.write_file(f"{directory}/{DESCRIPTION_FILE}", orjson.dumps(description))
             await disk.sync_dir(directory)
         state = snapshot.state
-        if as_json:
-            print_json({"stream": stream, "messages": state.messages, "archive_bytes": writer.byte_count})
-        else:
-            note(
-                f"Backed up {show_count(state.messages)} messages, {show_size(state.bytes)}, of stream {stream} "
-                f"in {show_size(writer.byte_count)}"
-            )
+        text = f"Backed up {show_counted(state.messages, 'message')}, {show_size(state.bytes)}, of stream {stream} "
+        text += f"in {show_size(writer.byte_count)}"
+        print_outcome(text, as_json, stream=stream, messages=state.messages, archive_bytes=writer.byte_count)
 
     return js_session.run(work)
 
@@ -125,10 +121,8 @@ def restore(
                 info = await js.restore_stream(config, found.state, FileReader(file, advance))
         finally:
             file.close()
-        if as_json:
-            print_json(to_object(info))
-        else:
-            note(f"Restored {show_count(info.state.messages)} messages of stream {config.name}")
+        text = f"Restored {show_counted(info.state.messages, 'message')} of stream {config.name}"
+        print_outcome(text, as_json, **to_object(info))
 
     return js_session.run(work)
 

@@ -114,6 +114,11 @@ def show_count(count: int) -> str:
     return "unlimited" if count < 0 else f"{count:,}"
 
 
+def show_counted(count: int, noun: str) -> str:
+    """`1 message`, `1,000 messages`."""
+    return f"{show_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def show_duration(ns: int, none: str = "unlimited") -> str:
     """`1d2h0m0s`; `none` for 0 and below."""
     if ns <= 0:

@@ -15,6 +15,7 @@ from tnats.cli.values import (
     PAIR,
     SIZE,
     show_count,
+    show_counted,
     show_duration,
     show_size,
     show_time,
@@ -61,6 +62,7 @@ def test_what_is_shown() -> None:
         "unlimited", "0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 GiB",
     ]  # fmt: skip
     assert [show_count(count) for count in (-1, 0, 1_234_567)] == ["unlimited", "0", "1,234,567"]
+    assert [show_counted(count, "key") for count in (0, 1, 1_234)] == ["0 keys", "1 key", "1,234 keys"]
     assert [show_duration(ns) for ns in (0, SECOND_NS, 24 * HOUR_NS, 25 * HOUR_NS)] == [
         "unlimited", "1s", "1d", "1d1h0m0s",
     ]  # fmt: skip
