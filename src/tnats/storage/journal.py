@@ -88,7 +88,7 @@ class Journal:
         self._is_writing = False
         """A batch is on its way, up to its last ticket: nothing may be written before that, so tickets end in order."""
         self._under_way: Batch | None = None
-        """Written, and its sync is begun."""
+        """Written, and its sync is begun and not awaited yet."""
         self._leases: list[Append] = []
         """Extensions that are written, and not yet on their way to being durable."""
         self._leases_syncing: list[Append] = []
@@ -311,7 +311,15 @@ class Journal:
     # -------------------------------------------------------------- the writing task
 
     async def run(self) -> None:
-        """Write batches until `close`."""
+        """Write batches until `close`. However it ends, no sync is under way behind it."""
+        try:
+            await self._write_batches()
+        finally:
+            self._closing = True
+            if self._under_way is not None:
+                await self._end_batch(self._under_way)
+
+    async def _write_batches(self) -> None:
         while True:
             if self._under_way is not None:
                 await self._end_batch(self._under_way)
@@ -357,11 +365,10 @@ class Journal:
     async def _end_batch(self, batch: Batch) -> None:
         part = self.parts.current
         assert part is not None
-        is_synced = await self._wait_synced(part)
-        if is_synced:  # who waits hears of it before anything else is done
-            self.run_pass(lambda: self._announce(batch))
         self._under_way = None
+        is_synced = await self._wait_synced(part)
         if is_synced:
+            self.run_pass(lambda: self._announce(batch))  # who waits hears of it before anything else is done
             self.run_pass(lambda: self._complete(part, batch))
         else:
             assert self.frozen is not None
