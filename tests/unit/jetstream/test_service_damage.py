@@ -64,6 +64,27 @@ def test_a_damaged_message_is_an_error_and_all_else_is_served() -> None:
     play(1, scene).unwrap()
 
 
+def test_limits_hold_where_their_entries_are_damaged() -> None:
+    """An entry that cannot be read has stored a message, which its file still has, and removed another one for it: both
+    are so after the start.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "max_msgs": 4})
+            for number in range(1, 9):
+                await publish(client, "s", b"%d%b" % (number, FILLER))
+            assert stage.node.jetstream is not None
+            await stage.node.jetstream.accounts["$G"].streams["S"].store.log.write()
+            await damage(stage, b"8" + FILLER, bits=3)
+            assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 8})
+            state = (await call(client, "STREAM.INFO.S"))["state"]
+            assert isinstance(state, dict)
+            assert (state["first_seq"], state["messages"]) == (5, 4)
+
+    play(1, scene).unwrap()
+
+
 def test_a_flipped_bit_is_corrected_and_reported() -> None:
     """The message is there as it was, the report names file and bit, and the health check has no objection."""
 

@@ -52,6 +52,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     if note.machine:
         await _restore(machine, store, note.machine)
     gathered = PlainAppends()
+    taken_back = 0
     replayed = await commit.replay()
     for entry in replayed:
         if entry.body is not None and machine.is_unlimited:
@@ -69,10 +70,10 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
             if change.next_seq <= store.last_seq + 1:
                 continue  # given to the files alone, after an entry before it was lost
             if change.first_seq > store.last_seq + 1:
-                await _take_back(machine, store, log, change.first_seq)
+                taken_back += await _take_back(machine, store, log, change.first_seq)
         machine.apply(change)
     _replay(machine, store, gathered)
-    await _take_back(machine, store, log, used_seq + 1)
+    taken_back += await _take_back(machine, store, log, used_seq + 1)
     log.index.extend(used_seq)  # whatever became of them, these are not given out again
     log.end_recovery()
     passed_over = []
@@ -84,8 +85,9 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     service = StreamService(host, account, record, machine, store, group)
     host.store.own(record.group, service.checkpoint)
     # A log begins with the configuration under which its entries were made: by a later one, others would have gone. The
-    # catalogue is ahead of it where the server ended in the middle of an update.
-    if machine.config != record.config or not (extra or replayed):
+    # catalogue is ahead of it where the server ended in the middle of an update. Where entries are lost, so is what they
+    # removed for the limits: a configuration sees to that.
+    if machine.config != record.config or not (extra or replayed) or taken_back:
         service.propose(Configure(encode_config(record.config)))
     service.lost = log.index.absent(log.index.start, log.index.last, LOST) + passed_over
     _report(host, service, log)
@@ -127,8 +129,8 @@ def _replay(machine: StreamMachine, store: IndexedStore, gathered: PlainAppends)
         store.append_replayed(times_ns, run)
 
 
-async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog, next_seq: int) -> None:
-    """The journal has lost what came before `next_seq`: the files tell what they have of it."""
+async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog, next_seq: int) -> int:
+    """The journal has lost what came before `next_seq`: the files tell what they have of it. Returns how many."""
     found = log.recovery.take_back(next_seq)
     log.index.extend(next_seq - 1)
     for seq in found:
@@ -138,6 +140,7 @@ async def _take_back(machine: StreamMachine, store: IndexedStore, log: StreamLog
         except (KeyError, StorageError):
             continue
         machine.observe(seq, message.time_ns, content(message))
+    return len(found)
 
 
 def _report(host: Host, service: StreamService, log: StreamLog) -> None:
