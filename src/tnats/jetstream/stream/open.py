@@ -85,7 +85,7 @@ async def open_stream(host: Host, account: AccountService, record: StreamRecord)
     service = StreamService(host, account, record, machine, store, group)
     host.store.own(record.group, service.checkpoint)
     # A log begins with the configuration under which its entries were made: by a later one, others would have gone. The
-    # catalogue is ahead of it where the server ended in the middle of an update. What lost entries removed for the limits
+    # catalogue is ahead of it where the server ended in the middle of an update. What lost entries removed for limits
     # is removed by a configuration too.
     if machine.config != record.config or not (extra or replayed) or taken_back:
         service.propose(Configure(encode_config(record.config)))
