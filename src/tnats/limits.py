@@ -218,6 +218,9 @@ STREAM_REWRITE_BYTES_MAX = 64 * MIB
 DISK_WORKERS_MAX = 8
 """Reads and name operations under way at once: enough for a deep device queue, few enough to keep the pool small."""
 
+WRITE_AHEAD_BYTES_MAX = 64 * KIB
+"""What a sync has to write at most for the reactor's thread to have it begun: far from what fills a device's queue."""
+
 PASS_BYTES = 2 * MIB
 """Input handled between two checkpoints of the reactor: a few milliseconds."""
 

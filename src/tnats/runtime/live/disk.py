@@ -179,6 +179,7 @@ class LiveFile:
         self._path = path
         self._descriptor = descriptor
         self._calls = 0
+        self._unsynced_bytes = 0
         self._closed = False
         self._knows_nowait = hasattr(os, "RWF_NOWAIT")
 
@@ -197,6 +198,7 @@ class LiveFile:
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> None:
         self._check("write")
         total = sum(map(len, buffers))
+        self._unsynced_bytes += total
         try:
             if len(buffers) <= IOV_MAX:
                 written = os.pwritev(self._descriptor, buffers, offset) if total else 0
@@ -266,9 +268,10 @@ class LiveFile:
     def begin_sync(self) -> LiveSyncing:
         self._check("sync")
         self._calls += 1
+        unsynced_bytes, self._unsynced_bytes = self._unsynced_bytes, 0
         try:
             thread = self._disk.sync_thread
-            return LiveSyncing(self, partial(thread.outcome, thread.begin(self._descriptor)))
+            return LiveSyncing(self, partial(thread.outcome, thread.begin(self._descriptor, unsynced_bytes)))
         except OSError:  # no descriptors for the way to the thread
             return LiveSyncing(self, self._sync_in_pool)
 

@@ -17,7 +17,10 @@ import pytest
 import trio
 
 from tnats import speedups
+from tnats.limits import WRITE_AHEAD_BYTES_MAX
+from tnats.runtime.live.disk import LiveDisk
 from tnats.runtime.live.sync import hot
+from tnats.runtime.live.sync import thread as thread_module
 from tnats.runtime.live.sync.calls import DESCRIPTOR_BITS, REQUEST_SIZE
 from tnats.runtime.live.sync.thread import SyncThread
 
@@ -87,9 +90,9 @@ def test_the_thread_ends_with_the_run(tmp_path: Path) -> None:
     async def body() -> None:
         file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
         thread = SyncThread()
-        events = [thread.begin(file) for _ in range(3)]
+        events = [thread.begin(file, 0) for _ in range(3)]
         assert [await thread.outcome(event) for event in events] == [0, 0, 0]
-        last = thread.begin(file)
+        last = thread.begin(file, 0)
         assert last in events
         assert await thread.outcome(last) == 0
         os.close(file)
@@ -112,14 +115,48 @@ def test_no_room_in_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     async def body() -> None:
         file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
         thread = SyncThread()
-        event = thread.begin(file)
+        event = thread.begin(file, 0)
         await thread.outcome(event)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", refuse)
             with pytest.raises(BlockingIOError):
-                thread.begin(file)
-        assert thread.begin(file) == event
+                thread.begin(file, 0)
+        assert thread.begin(file, 0) == event
         assert await thread.outcome(event) == 0
         os.close(file)
+
+    trio.run(body)
+
+
+@BUILDS
+def test_what_begins_a_write_says_nothing(build: ModuleType) -> None:
+    """What goes wrong when a write is begun ahead is the sync's to report: here, that there is no such file."""
+    build.write_ahead(1 << 30)
+
+
+def test_what_is_begun_ahead_of_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A little that was written since the last sync, while the thread has nothing to do; nothing else."""
+    begun: list[int] = []
+
+    async def body() -> None:
+        disk = LiveDisk()
+        file = await disk.open(f"{tmp_path}/file", create=True)
+        monkeypatch.setattr(thread_module, "write_ahead", begun.append)
+
+        async def count(size: int) -> int:
+            file.pwrite([bytes(size)], 0)
+            before = len(begun)
+            await file.sync()
+            return len(begun) - before
+
+        assert [await count(WRITE_AHEAD_BYTES_MAX), await count(WRITE_AHEAD_BYTES_MAX + 1), await count(1)] == [1, 0, 1]
+        begun.clear()
+        first = file.begin_sync()
+        second = file.begin_sync()
+        assert len(begun) == 1
+        await first.wait()
+        await second.wait()
+        assert await count(1) == 1
+        file.close()
 
     trio.run(body)

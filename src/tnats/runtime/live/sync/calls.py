@@ -19,6 +19,10 @@ def next_request(pipe: int) -> int:
     return int.from_bytes(request, sys.byteorder) if request else -1
 
 
+def begin_writing(file: int) -> None:
+    """sync_file_range, to begin writing what is dirty. The interpreter has no such call: all is left to the sync."""
+
+
 def sync(file: int) -> int:
     """fdatasync: 0 or its errno."""
     try:

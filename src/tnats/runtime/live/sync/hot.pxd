@@ -5,6 +5,7 @@ cimport cython
 cdef extern from *:
     """
     #include <errno.h>
+    #include <fcntl.h>
     #include <stdint.h>
     #include <unistd.h>
 
@@ -14,6 +15,10 @@ cdef extern from *:
         do size = read(pipe, &request, sizeof request);
         while (size < 0 && errno == EINTR);
         return size == sizeof request ? request : -1;
+    }
+
+    static void tnats_begin_writing(int file) {
+        sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);  /* whatever goes wrong, fdatasync says so */
     }
 
     static int tnats_sync(int file) {
@@ -28,9 +33,11 @@ cdef extern from *:
     }
     """
     long long next_request "tnats_next_request" (int pipe) noexcept nogil
+    void begin_writing "tnats_begin_writing" (int file) noexcept nogil
     int sync "tnats_sync" (int file) noexcept nogil
     void answer "tnats_answer" (int event, unsigned long long outcome) noexcept nogil
 
 
 @cython.locals(request=longlong)
 cpdef carry_out_syncs(int pipe)
+cpdef write_ahead(int file)

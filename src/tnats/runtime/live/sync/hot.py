@@ -12,7 +12,7 @@ except ImportError:  # interpreted, where nobody compiles
     from tnats import speedups as cython
 
 if not cython.compiled:
-    from tnats.runtime.live.sync.calls import answer, next_request, sync
+    from tnats.runtime.live.sync.calls import answer, begin_writing, next_request, sync
 
 
 def carry_out_syncs(pipe: int) -> None:
@@ -25,3 +25,9 @@ def carry_out_syncs(pipe: int) -> None:
         while request >= 0:
             answer(request & 0x7FFFFFFF, 1 + sync(request >> 31))
             request = next_request(pipe)
+
+
+def write_ahead(file: int) -> None:
+    """Have the disk begin with what the sync of `file` is to wait for, while the thread wakes up."""
+    with cython.nogil:
+        begin_writing(file)

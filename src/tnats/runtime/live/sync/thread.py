@@ -1,8 +1,9 @@
 """The thread that carries out syncs.
 
 A lone publisher waits for every step of the way there and back, so there are few: a request through a pipe wakes the
-thread, an eventfd wakes the task that waits for the outcome. The thread's loop is compiled (`hot`) and holds no lock
-of the interpreter, which the reactor's thread has while it computes.
+thread, an eventfd wakes the task that waits for the outcome. Meanwhile the disk is at work already (`write_ahead`).
+The thread's loop is compiled (`hot`) and holds no lock of the interpreter, which the reactor's thread has while it
+computes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import threading
 
 import trio
 
+from tnats.limits import WRITE_AHEAD_BYTES_MAX
 from tnats.runtime.live.sync.calls import DESCRIPTOR_BITS, REQUEST_SIZE
-from tnats.runtime.live.sync.hot import carry_out_syncs
+from tnats.runtime.live.sync.hot import carry_out_syncs, write_ahead
 
 
 class SyncThread:
@@ -23,19 +25,27 @@ class SyncThread:
     def __init__(self) -> None:
         """Raises OSError: no descriptors."""
         self._idle_events: list[int] = []
+        self._busy_count = 0
+        """Calls in line or under way."""
         pipe, self._requests = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._requests, False)
         threading.Thread(target=_work, args=(pipe,), name="tnats-sync", daemon=True).start()
         trio.lowlevel.spawn_system_task(self._end_with_run, name="tnats-sync-end")
 
-    def begin(self, descriptor: int) -> int:
-        """Put a call in line; the eventfd that `outcome` is to be told. Raises OSError: it is not in line."""
+    def begin(self, descriptor: int, unsynced_bytes: int) -> int:
+        """Put a call in line; the eventfd that `outcome` is to be told. Raises OSError: it is not in line.
+
+        A little that is to be written is begun here; more could make the device's queue full, and who fills it waits.
+        """
+        if unsynced_bytes <= WRITE_AHEAD_BYTES_MAX and not self._busy_count:
+            write_ahead(descriptor)
         event = self._idle_events.pop() if self._idle_events else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             os.write(self._requests, (descriptor << DESCRIPTOR_BITS | event).to_bytes(REQUEST_SIZE, sys.byteorder))
         except OSError:
             self._idle_events.append(event)
             raise
+        self._busy_count += 1
         return event
 
     async def outcome(self, event: int) -> int:
@@ -43,6 +53,7 @@ class SyncThread:
         await trio.lowlevel.wait_readable(event)
         outcome = os.eventfd_read(event)
         self._idle_events.append(event)
+        self._busy_count -= 1
         return outcome - 1
 
     async def _end_with_run(self) -> None:
