@@ -24,7 +24,8 @@ import random
 from typing import Literal
 
 from tnats.records import define, frozen
-from tnats.runtime.sim.disk_image import PAGE_SIZE, DiskImage
+from tnats.runtime.sim.disk_image import DiskImage
+from tnats.runtime.sim.disk_nodes import PAGE_SIZE
 
 Kind = Literal[
     "open",

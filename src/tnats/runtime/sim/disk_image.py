@@ -2,8 +2,8 @@
 
 Rules
 -----
-* Every file and directory is a node with two contents: *cached* (what programs see) and *durable* (what the medium
-  holds). Each change is made to the cached content and noted as a pending operation.
+* Every file and directory is a node with a cached and a durable content (`disk_nodes`). Each change is made to the
+  cached one and noted as a pending operation.
 * `sync_file` makes the pending writes and lengths of one file durable, `sync_directory` the pending names of one
   directory. These calls, and the order of operations on one name and on one length, are the only
   happens-before edges: POSIX promises nothing else. Syncing a file does not make its name durable.
@@ -12,7 +12,7 @@ Rules
 * `clone` is O(1): nodes and tables carry the token of the image that may change them in place; a clone gives both
   images new tokens, and whoever changes a thing first copies it. Page contents are immutable bytes.
 
-Damage at rest (`overwrite`, `cut`, `replace_content`) changes medium and cache alike, unless the cache is to keep
+Damage at rest (`overwrite`, `cut`, `swap`, `duplicate`) changes medium and cache alike, unless the cache is to keep
 hiding it.
 """
 
@@ -23,11 +23,19 @@ import errno
 import random
 from collections.abc import Iterable, Iterator, Mapping
 
-from tnats.records import frozen
+from tnats.runtime.sim.disk_nodes import (
+    PAGE_SIZE,
+    Content,
+    DirectoryNode,
+    FileNode,
+    NameChange,
+    Node,
+    Operation,
+    Resize,
+    Write,
+)
 
-PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-ZERO_PAGE = bytes(PAGE_SIZE)
 ROOT = 1
 
 
@@ -62,115 +70,6 @@ class ImageError(Exception):
 
 def refuse(code: int) -> ImageError:
     return ImageError(code)
-
-
-# ------------------------------------------------------------------ pending operations
-
-
-@frozen
-class Write:
-    node: int
-    offset: int
-    data: bytes
-
-
-@frozen
-class Resize:
-    node: int
-    size: int
-
-
-@frozen
-class NameChange:
-    """Removals, then additions, of (directory, name, node): create, remove and rename alike; atomic."""
-
-    removed: tuple[tuple[int, str], ...]
-    added: tuple[tuple[int, str, int], ...]
-
-    def places(self) -> Iterator[tuple[int, str]]:
-        yield from self.removed
-        for directory, name, _ in self.added:
-            yield directory, name
-
-
-Operation = Write | Resize | NameChange
-
-
-# ------------------------------------------------------------------ nodes
-
-
-class Content:
-    """Bytes of a file as pages; a missing page is zero."""
-
-    __slots__ = ("pages", "size")
-
-    def __init__(self, pages: dict[int, bytes], size: int) -> None:
-        self.pages = pages
-        self.size = size
-
-    def copy(self) -> Content:
-        return Content(dict(self.pages), self.size)
-
-    def read(self, count: int, offset: int) -> bytes:
-        end = min(offset + count, self.size)
-        if offset >= end:
-            return b""
-        first, last = offset // PAGE_SIZE, (end - 1) // PAGE_SIZE
-        pages = [self.pages.get(index, ZERO_PAGE) for index in range(first, last + 1)]
-        start = offset - first * PAGE_SIZE
-        return (pages[0] if len(pages) == 1 else b"".join(pages))[start : start + end - offset]
-
-    def write(self, data: bytes, offset: int) -> None:
-        position, end = offset, offset + len(data)
-        while position < end:
-            index, start = divmod(position, PAGE_SIZE)
-            count = min(PAGE_SIZE - start, end - position)
-            piece = data[position - offset : position - offset + count]
-            if count < PAGE_SIZE:
-                page = self.pages.get(index, ZERO_PAGE)
-                piece = page[:start] + piece + page[start + count :]
-            self.pages[index] = piece
-            position += count
-        self.size = max(self.size, end)
-
-    def resize(self, size: int) -> None:
-        if size < self.size:
-            last, start = divmod(size, PAGE_SIZE)
-            for index in [index for index in self.pages if index > last or (index == last and start == 0)]:
-                del self.pages[index]
-            if last in self.pages:
-                self.pages[last] = self.pages[last][:start] + bytes(PAGE_SIZE - start)
-        self.size = size
-
-
-class FileNode:
-    __slots__ = ("cached", "durable", "owner")
-
-    def __init__(self, owner: object, cached: Content, durable: Content) -> None:
-        self.owner = owner
-        self.cached = cached
-        self.durable = durable
-
-    def copy(self, owner: object) -> FileNode:
-        return FileNode(owner, self.cached.copy(), self.durable.copy())
-
-
-class DirectoryNode:
-    __slots__ = ("cached", "durable", "owner")
-
-    def __init__(self, owner: object, cached: dict[str, int], durable: dict[str, int]) -> None:
-        self.owner = owner
-        self.cached = cached
-        self.durable = durable
-
-    def copy(self, owner: object) -> DirectoryNode:
-        return DirectoryNode(owner, dict(self.cached), dict(self.durable))
-
-
-Node = FileNode | DirectoryNode
-
-
-# ------------------------------------------------------------------ the image
 
 
 class DiskImage:
