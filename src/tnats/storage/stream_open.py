@@ -118,7 +118,7 @@ class _Opening:
         for each in self.indexes():
             each.extend(min(last, self.end_of(each)))
             each.settle()
-        self.recovery.compare_with_note()
+        self.recovery.begin()
         self.files.segments = dict(sorted(self.files.segments.items()))
 
     async def read_segment(self, path: str, number: int, size: int) -> None:

@@ -123,15 +123,19 @@ class StreamRecovery:
             Finding("lost", files.directory, first, last + 1, group=name, text="messages") for first, last in lost
         ]
         self.holes.clear()
-        self.compare_with_note()
+        self._compare_with_note(lost)
         return sum(last - first + 1 for first, last in lost)
 
-    def compare_with_note(self) -> None:
+    def begin(self) -> None:
+        """The files are read, and nothing is replayed yet."""
+        self._compare_with_note(self._index.absent(self._index.start, self.noted[0], LOST))
+
+    def _compare_with_note(self, lost: list[tuple[int, int]]) -> None:
         """Since the last checkpoint, messages up to its last sequence can only have become fewer."""
         last, messages = self.noted
         index, files = self._index, self._files
-        live = index.messages - index.count(None, last + 1)
-        lost = sum(end - start + 1 for start, end in index.absent(index.start, last, LOST))
-        if live + lost > messages:
+        count = index.messages - index.count(None, last + 1)
+        count += sum(max(0, min(last, end) - start + 1) for start, end in lost)
+        if count > messages:
             text = "removed messages stand here again, or are not known to be removed: old or damaged files"
             files.report([Finding("damaged", files.directory, group=files.name, text=text)])
