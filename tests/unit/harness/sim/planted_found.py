@@ -16,8 +16,10 @@ from tnats.client.jetstream.errors import OUTAGE, ConsumerNotFound
 from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.object_store.store import ObjectStore
 from tnats.jetstream.api.direct import DirectGets
+from tnats.jetstream.stream.service import StreamService
 from tnats.limits import CLIENT_PRESENT_LOOK_NS
 from tnats.runtime.api import DiskError
+from tnats.storage.journal import Journal
 
 Method = Callable[..., Any]
 
@@ -68,6 +70,26 @@ def clears_away(original: Method) -> Method:
     return publish_info
 
 
+def looks_at_the_clock(original: Method) -> Method:
+    """A stream in trouble whose deadlines wake it, though it can do nothing about them."""
+
+    def set_timer(self: StreamService) -> None:
+        trouble, self.trouble = self.trouble, None
+        original(self)
+        self.trouble = trouble
+
+    return set_timer
+
+
+def frozen_is_clean(original: Method) -> Method:
+    """A journal that syncs nothing any more after a write that failed."""
+
+    def is_dirty(self: Journal) -> bool:
+        return self.frozen is None and original(self)
+
+    return is_dirty
+
+
 PLANTED_FOUND = (
     Planted(
         "a watch whose consumer is lost at once counts as before",
@@ -96,5 +118,19 @@ PLANTED_FOUND = (
         0,
         ("C3 objects are whole, and the newest",),
         lambda: [(ObjectStore, "_publish_info", clears_away(ObjectStore._publish_info))],
+    ),
+    Planted(
+        "a stream that takes no more writes looks at its clock without end",
+        "jetstream_time",
+        0,
+        ("LIVE livelock",),
+        lambda: [(StreamService, "_set_timer", looks_at_the_clock(StreamService._set_timer))],
+    ),
+    Planted(
+        "a write that failed costs what was acknowledged before",
+        "jetstream_publish",
+        0,
+        ("C13 what was acknowledged is there, what was removed is not",),
+        lambda: [(Journal, "_is_dirty", frozen_is_clean(Journal._is_dirty))],
     ),
 )

@@ -22,6 +22,7 @@ from tnats.jetstream.stream.entries import Purge, Remove
 from tnats.jetstream.stream.judge import Judge
 from tnats.jetstream.stream.leader import StreamLeader
 from tnats.jetstream.stream.service import StreamService
+from tnats.jetstream.stream.sourcing import LocalIntake
 from tnats.runtime.sim.disk import SimDisk
 from tnats.storage.journal_part import JournalPart
 
@@ -37,6 +38,26 @@ def forgets_ids(original: Method) -> Method:
         return service
 
     return open_stream
+
+
+def forgets_lifetimes(original: Method) -> Method:
+    """A server for whose streams nothing falls due that was published before its start."""
+
+    async def open_stream(*arguments: Any) -> StreamService:
+        service: StreamService = await original(*arguments)
+        service.machine.deadlines.forget_below(service.store.last_seq + 1)
+        return service
+
+    return open_stream
+
+
+def resumes_early(original: Method) -> Method:
+    """Sources that, after a start, begin with the last message that they have."""
+
+    def resume_at(self: LocalIntake, origin: StreamService) -> int:
+        return max(1, original(self, origin) - 1)
+
+    return resume_at
 
 
 def confirms_first(original: Method) -> Method:
@@ -193,5 +214,19 @@ PLANTED_JETSTREAM = (
         10,
         ("C9 updates succeed only on the expected revision", "C8 every key is linearizable"),
         lambda: [(Judge, "_check_expectations", lambda *arguments: None)],
+    ),
+    Planted(
+        "lifetimes are forgotten at a start",
+        "jetstream_time",
+        10,
+        ("C13 time removes and brings what it is to, once",),
+        lambda: [(jetstream_service, "open_stream", forgets_lifetimes(jetstream_service.open_stream))],
+    ),
+    Planted(
+        "sources begin with what they have",
+        "jetstream_sources",
+        10,
+        ("C19 sources bring everything, once and in order",),
+        lambda: [(LocalIntake, "_resume_at", resumes_early(LocalIntake._resume_at))],
     ),
 )
