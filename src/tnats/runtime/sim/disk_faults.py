@@ -133,9 +133,15 @@ def matching(image: DiskImage, glob: str) -> list[str]:
     return [path for path in image.walk() if fnmatch.fnmatchcase(path, glob)]
 
 
+def written(image: DiskImage, path: str) -> bytes:
+    """What a file holds before the room that was only set aside: damage to that tells nothing."""
+    content = image.content(path)
+    return content.rstrip(b"\0") or content
+
+
 def damage_bits(image: DiskImage, path: str, count: int, rng: random.Random) -> None:
     """Flip `count` bits of a file."""
-    image.overwrite(path, flip_bits(image.content(path), count, rng), 0)
+    image.overwrite(path, flip_bits(written(image, path), count, rng), 0)
 
 
 def damage_bit(image: DiskImage, path: str, bit: int) -> None:
@@ -146,13 +152,13 @@ def damage_bit(image: DiskImage, path: str, bit: int) -> None:
 
 def damage_block(image: DiskImage, path: str, rng: random.Random, *, block_size: int = PAGE_SIZE) -> None:
     """Zero one drawn block of a file."""
-    block = rng.randrange(max(1, -(-len(image.content(path)) // block_size)))
+    block = rng.randrange(max(1, -(-len(written(image, path)) // block_size)))
     image.overwrite(path, bytes(block_size), block * block_size)
 
 
 def damage_tail(image: DiskImage, path: str, rng: random.Random) -> None:
     """Cut a drawn number of bytes off a file, small cuts likelier than large ones (Zipf)."""
-    size = len(image.content(path))
+    size = len(written(image, path))
     if size:
         image.cut(path, size - min(size, int(size ** rng.random())))
 
