@@ -348,14 +348,14 @@ PLANTED = (
     Planted(
         "fsync errors are ignored",
         "storage_errors",
-        30,
+        20,
         ("C1 acked", "C13 risen"),
         lambda: [(JournalPart, "wait_synced", ignore_sync_errors)],
     ),
     Planted(
         "write errors are ignored",
         "storage_errors",
-        30,
+        20,
         ("C1 acked", "C2 reused", "C33 alarm", "C13 risen"),
         lambda: [(JournalPart, "write", ignore_write_errors), (JournalPart, "_promise", no_promise)],
     ),
