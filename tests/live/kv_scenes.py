@@ -12,13 +12,13 @@ from tests.live.jetstream_client_scenes import Target, fresh
 from tnats.client import ClientError, NoResponders, connect
 from tnats.client.jetstream import (
     AckPolicy,
+    BucketNotFound,
     ConsumerConfig,
     JetStream,
     JetStreamUnavailable,
     NameInUse,
     Republish,
     StreamConfig,
-    StreamNotFound,
     StreamSource,
     WrongLastSequence,
 )
@@ -60,7 +60,7 @@ async def test_buckets_are_made_found_and_removed(server: Target) -> None:
         assert await bucket_names(js) == ["b"]
         await delete_bucket(js, "b")
         for call in (open_bucket(js, "b"), delete_bucket(js, "b")):
-            with pytest.raises(StreamNotFound):
+            with pytest.raises(BucketNotFound, match="there is no bucket 'b'"):
                 await call
         for wrong in (BucketConfig("a.b"), BucketConfig("b", history=65), BucketConfig("b", limit_marker_ttl_s=0.5)):
             with pytest.raises(ClientError):

@@ -15,7 +15,7 @@ import trio.testing
 from tests.live.jetstream_client_scenes import Target, fresh
 
 from tnats.client import ClientError
-from tnats.client.jetstream import ApiError, StreamNotFound
+from tnats.client.jetstream import ApiError, BucketNotFound
 from tnats.client.object_store import (
     ObjectDamaged,
     ObjectExists,
@@ -41,7 +41,7 @@ async def test_stores_are_made_found_and_removed(server: Target) -> None:
         assert not status.is_sealed
         assert await store_names(js) == ["files"]
         await delete_store(js, "files")
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(BucketNotFound):
             await open_store(js, "files")
         with pytest.raises(ClientError):
             await create_store(js, StoreConfig("a.b"))

@@ -17,6 +17,7 @@ from tnats.client.jetstream.context import JetStream
 from tnats.client.jetstream.delivery import Delivery, Metadata, StoredMessage
 from tnats.client.jetstream.errors import (
     ApiError,
+    BucketNotFound,
     ConsumerDeleted,
     ConsumerNotFound,
     JetStreamError,
@@ -66,6 +67,7 @@ __all__ = [
     "Action",
     "ApiError",
     "AtomicBatch",
+    "BucketNotFound",
     "Compression",
     "Consumer",
     "ConsumerConfig",

@@ -37,6 +37,16 @@ class StreamNotFound(NotFound):
     """There is no stream of this name."""
 
 
+class BucketNotFound(StreamNotFound):
+    """There is no such bucket or object store: no stream is behind its name."""
+
+    def __init__(self, what: str, bucket: str) -> None:
+        super().__init__(404, 10059, f"there is no {what} {bucket!r}")
+
+    def __str__(self) -> str:
+        return self.description
+
+
 class ConsumerNotFound(NotFound):
     """The stream has no consumer of this name."""
 

@@ -25,6 +25,7 @@ from tnats.limits import SECOND_NS
 from tnats.records import frozen
 
 STREAM_PREFIX = "KV_"
+WHAT = "bucket"  # what errors call it
 HISTORY_MAX = 64
 
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
@@ -58,7 +59,7 @@ class BucketConfig:
 
 def stream_name(bucket: str) -> str:
     """The stream behind a bucket. Raises ClientError for what cannot be a bucket's name."""
-    return bucket_stream(STREAM_PREFIX, bucket, "bucket")
+    return bucket_stream(STREAM_PREFIX, bucket, WHAT)
 
 
 def subject_prefix(bucket: str) -> str:

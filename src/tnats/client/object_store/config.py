@@ -11,6 +11,7 @@ from tnats.limits import SECOND_NS
 from tnats.records import frozen
 
 STREAM_PREFIX = "OBJ_"
+WHAT = "object store"  # what errors call it
 
 
 @frozen
@@ -31,7 +32,7 @@ class StoreConfig:
 
 def stream_name(bucket: str) -> str:
     """The stream behind a store. Raises ClientError for what cannot be a store's name."""
-    return bucket_stream(STREAM_PREFIX, bucket, "object store")
+    return bucket_stream(STREAM_PREFIX, bucket, WHAT)
 
 
 def to_stream(config: StoreConfig) -> StreamConfig:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tnats.client.jetstream.bucket_names import names_of_buckets
-from tnats.client.object_store.config import STREAM_PREFIX, StoreConfig, stream_name, to_stream
+from tnats.client.jetstream.bucket_names import bucket_wanted, names_of_buckets
+from tnats.client.object_store.config import STREAM_PREFIX, WHAT, StoreConfig, stream_name, to_stream
 from tnats.client.object_store.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -19,14 +19,16 @@ async def create_store(js: JetStream, config: StoreConfig) -> ObjectStore:
 
 
 async def open_store(js: JetStream, name: str) -> ObjectStore:
-    """A store that is there. Raises StreamNotFound."""
-    await js.stream(stream_name(name)).info()
+    """A store that is there. Raises BucketNotFound."""
+    with bucket_wanted(name, WHAT):
+        await js.stream(stream_name(name)).info()
     return ObjectStore(js, name)
 
 
 async def delete_store(js: JetStream, name: str) -> None:
-    """Remove a store with all its objects. Raises StreamNotFound."""
-    await js.stream(stream_name(name)).delete()
+    """Remove a store with all its objects. Raises BucketNotFound."""
+    with bucket_wanted(name, WHAT):
+        await js.stream(stream_name(name)).delete()
 
 
 async def store_names(js: JetStream) -> list[str]:
