@@ -167,8 +167,8 @@ class ServerProcess:
         return log_text(self.log)
 
     async def health(self) -> Health:
-        """Ask `/healthz`."""
-        answer = await self._ask(self.ports.monitor, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        """Ask `/healthz`, for everything that it has to say."""
+        answer = await self._ask(self.ports.monitor, b"GET /healthz?details=true HTTP/1.0\r\nHost: localhost\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         words = head.split()
         status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
