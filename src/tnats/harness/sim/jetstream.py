@@ -35,6 +35,18 @@ from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
 from tnats.harness.sim.hygiene import leftovers
+from tnats.harness.sim.jetstream_faults import (
+    CLOCK,
+    CLOCK_KINDS,
+    DEATH,
+    DEATHS,
+    DISK_KINDS,
+    EVERYTHING,
+    FATAL_KINDS,
+    JUMPS_MAX,
+    NETWORK_KINDS,
+    PROCESS_KINDS,
+)
 from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream, store_content
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
 from tnats.harness.sim.lazy_losses import LazyLosses
@@ -68,43 +80,6 @@ MARK = re.compile(rb"c\d+-\d+[ \"\r]")
 FILE_BYTES_MAX = 1 << 30
 LOOK_NS = SECOND_NS // 5
 SYNC_INTERVAL_NS = 2 * SECOND_NS
-
-NETWORK_KINDS = (
-    "N_PART",
-    "N_ASYM",
-    "N_REJECT",
-    "N_DELAY",
-    "N_SLOW",
-    "N_RESET",
-    "N_DROPCONN",
-    "N_HALFOPEN",
-    "N_CLOG",
-    "N_CHUNK",
-    "N_FLOOD",
-    "N_ADDR",
-)
-PROCESS_KINDS = ("P_KILL", "P_TERM", "P_CRASHLOOP", "P_PAUSE", "P_SLOWCPU", "P_MEM", "O_LAMEDUCK", "O_RELOAD")
-CLOCK_KINDS = ("T_JUMP", "T_DRIFT", "T_STROBE")
-DISK_KINDS = (
-    "D_POWER",
-    "D_FSYNC_EIO",
-    "D_WRITE_EIO",
-    "D_READ_EIO",
-    "D_ENOSPC",
-    "D_EROFS",
-    "D_EMFILE",
-    "D_EACCES",
-    "D_SLOW",
-    "D_DUPFILE",
-)
-EVERYTHING = "NPOTD"
-DEATH = "deaths"
-DEATHS = ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_FSYNC_EIO", "P_KILL", "D_POWER")
-"""What ends a server, and what makes a sync fail: most of what can be lost is lost then."""
-CLOCK = "T"
-JUMPS_MAX = 6
-FATAL_KINDS = ("D_FSYNC_EIO", "D_WRITE_EIO", "D_EMFILE", "D_EROFS", "D_EACCES", "D_READ_EIO", "P_MEM")
-"""After these a store may have stopped for good until the next start."""
 
 
 @contextmanager

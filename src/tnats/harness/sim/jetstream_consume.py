@@ -32,7 +32,8 @@ from tnats.harness.checkers.consumer_limits import ConsumerLimits
 from tnats.harness.checkers.deliveries import confirmed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import History
-from tnats.harness.sim.jetstream import CLOCK, SERVER, JetStreamDrill
+from tnats.harness.sim.jetstream import SERVER, JetStreamDrill
+from tnats.harness.sim.jetstream_faults import CLOCK
 from tnats.harness.sim.jetstream_reading import ACCOUNT
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload, value_of
 from tnats.harness.sim.plan import Operation

@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 from tnats.client.jetstream import JetStream, StreamConfig
 from tnats.harness.checkers import ack_unique, order, timed
 from tnats.harness.checkers.evidence import Evidence, Result, result
-from tnats.harness.sim.jetstream import CLOCK_KINDS, JetStreamDrill
+from tnats.harness.sim.jetstream import JetStreamDrill
+from tnats.harness.sim.jetstream_faults import CLOCK_KINDS
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload
 from tnats.harness.sim.plan import Operation
 from tnats.jetstream.api.times import format_time
