@@ -44,6 +44,8 @@ class FastBatch:
         self._subject = ""
         self._answered = False
         self._ack: PubAck | None = None
+        self._asked_at = -1
+        """How much the server had stored when it was last asked where it stands."""
         self.id = client.new_id()
         self.count = 0
         """Messages published."""
@@ -97,14 +99,19 @@ class FastBatch:
         await self._client.publish(self._subject, data, reply=reply, headers=headers)
 
     async def _wait_answer(self) -> None:
-        """Take the next answer; asks where the server stands if none comes. Raises TimedOut if none comes then."""
-        for asks in (True, False):
+        """Take the next answer; asks where the server stands if none comes.
+
+        Raises TimedOut if none comes then, or if it stands where it stood when it was last asked: what it waits for,
+        the commit perhaps, went down with a connection.
+        """
+        while True:
             with self._clock.deadline(self._clock.mono_ns() + self._timeout_ns):
                 self._take(await self._subscription.next_message())
                 return
-            if asks:
-                await self._send(PING, self.count, b"", None)
-        raise TimedOut(f"batch {self.id}: the server does not answer")
+            if self._asked_at == self.stored_count:
+                raise TimedOut(f"batch {self.id}: the server does not answer, or waits for what it was sent")
+            self._asked_at = self.stored_count
+            await self._send(PING, self.count, b"", None)
 
     def _take_answers(self) -> None:
         for message in self._subscription.take_pending():
