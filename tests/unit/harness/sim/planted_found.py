@@ -13,6 +13,7 @@ from tests.unit.harness.sim.planted import Planted
 from tnats.client import ClientError
 from tnats.client.jetstream.delivery import Delivery
 from tnats.client.jetstream.errors import OUTAGE, ConsumerNotFound
+from tnats.client.jetstream.fast_batch import FastBatch
 from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.object_store.store import ObjectStore
 from tnats.jetstream.api.direct import DirectGets
@@ -81,6 +82,16 @@ def looks_at_the_clock(original: Method) -> Method:
     return set_timer
 
 
+def asks_for_ever(original: Method) -> Method:
+    """A fast batch that takes every answer for progress."""
+
+    async def wait_answer(self: FastBatch) -> None:
+        self._asked_at = -1
+        await original(self)
+
+    return wait_answer
+
+
 def frozen_is_clean(original: Method) -> Method:
     """A journal that syncs nothing any more after a write that failed."""
 
@@ -125,6 +136,13 @@ PLANTED_FOUND = (
         0,
         ("LIVE livelock",),
         lambda: [(StreamService, "_set_timer", looks_at_the_clock(StreamService._set_timer))],
+    ),
+    Planted(
+        "a fast batch whose commit was lost asks for ever",
+        "jetstream_time",
+        0,
+        ("LIVE bound",),
+        lambda: [(FastBatch, "_wait_answer", asks_for_ever(FastBatch._wait_answer))],
     ),
     Planted(
         "a write that failed costs what was acknowledged before",
