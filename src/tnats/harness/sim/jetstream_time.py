@@ -6,8 +6,8 @@
 | `schedule` | after | a message for "fired.*" in so many milliseconds |
 | `fast` | count | a fast batch, committed |
 
-The clocks of all machines agree here, so that what is due when can be told exactly; what moved clocks may do to ages is
-in `jetstream_publish`.
+No clock is moved here, so that what is due when can be told exactly; what moved clocks may do to ages is in
+`jetstream_publish`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from tnats.client.jetstream import JetStream, StreamConfig
 from tnats.harness.checkers import ack_unique, order, timed
 from tnats.harness.checkers.evidence import Evidence, Result, result
-from tnats.harness.sim.jetstream import JetStreamDrill
+from tnats.harness.sim.jetstream import SERVER, JetStreamDrill
 from tnats.harness.sim.jetstream_faults import CLOCK_KINDS
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload
 from tnats.harness.sim.plan import Operation
@@ -61,9 +61,12 @@ class Timekeeper(Worker):
 
     async def _schedule(self, js: JetStream, after_ms: int) -> bool:
         value = self.new_value()
-        clock, after_ns = js.client.runtime.clock, after_ms * MILLISECOND_NS
+        after_ns = after_ms * MILLISECOND_NS
         target = f"fired.{self.name}"
-        headers = {"Nats-Schedule": f"@at {format_time(clock.wall_ns() + after_ns)}", "Nats-Schedule-Target": target}
+        headers = {
+            "Nats-Schedule": f"@at {format_time(self.drill.wall_ns() + after_ns)}",
+            "Nats-Schedule-Target": target,
+        }
         extra = {"at_ns": self.drill.recorder.time_ns() + after_ns, "target": target}
         return await self._one(js, value, f"plan.{value}", headers, extra)
 
@@ -132,6 +135,10 @@ class TimeDrill(JetStreamDrill):
                 allow_direct=True,
             ),
         )
+
+    def wall_ns(self) -> int:
+        """The server's wall clock; machines that came later are a little behind it."""
+        return self._world.nodes[SERVER].oscillator.wall_ns()
 
     async def read(self, when: str) -> None:
         first_ns = self.recorder.time_ns()
