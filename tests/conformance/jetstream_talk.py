@@ -29,6 +29,7 @@ PATIENCE_S = 60.0
 """Longer than an answer takes where the disk and the processors have much else to do."""
 CONFIG = "jetstream { store_dir: %s }"
 STORE_CREATE_FAILED = 10049
+STORE_CREATE_PAUSES_S = (0.0, 0.1, 0.4)
 ACK_TIME = re.compile(r"(?<=\.)\d{19}(?=\.)")
 VARYING = {
     "created",
@@ -248,12 +249,15 @@ class Talk:
         """A call of the API: its answer. `body`: JSON to be, or bytes as they are.
 
         nats-server removes the files of a stream behind its deletion, and refuses one new stream in a thousand for it.
+        What it says again and again it means: it gives the same reason for some configurations.
         """
-        while True:
+        for pause_s in STORE_CREATE_PAUSES_S:
             answer = self.ask(f"$JS.API.{call}", encoded(body)).json
             if self.is_ours or answer.get("error", {}).get("err_code") != STORE_CREATE_FAILED:
                 return answer
             self.log.pop()
+            time.sleep(pause_s)
+        return self.ask(f"$JS.API.{call}", encoded(body)).json
 
     def done(self, call: str, body: object = None) -> Any:
         """A call of the API that must succeed."""

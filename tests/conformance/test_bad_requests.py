@@ -6,6 +6,7 @@ What is deliberately otherwise stands in `differs`.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -87,34 +88,40 @@ def differs(call: str, path: Path, value: bytes) -> bool:
     return call == "DIRECT.GET" and value in (b"-1", b"-5")
 
 
-def make(talk: Talk, **config: object) -> None:
-    """The stream T, if it is not there."""
-    talk.done("STREAM.CREATE.T", {"name": "T", "subjects": ["T"], **config})
+def make(talk: Talk, name: str = "T", **config: object) -> None:
+    """The stream of this name, on the subject T, if it is not there."""
+    talk.done(f"STREAM.CREATE.{name}", {"name": name, "subjects": ["T"], **config})
     talk.log.pop()
 
 
 @pytest.mark.parametrize("call", ["STREAM.CREATE", "STREAM.UPDATE"])
 @pytest.mark.parametrize("field", [row.key for _, row in rows_of(StreamConfig)])
 def test_stream_configurations(servers: Servers, call: str, field: str) -> None:
-    """Each value in each field of a stream's configuration is taken, corrected or refused as nats-server does it."""
+    """Each value in each field of a stream's configuration is taken, corrected or refused as nats-server does it.
+
+    Each time under another name: where nats-server is still removing a stream of the same name, the new one is handed
+    its sequences, or can never be made again.
+    """
 
     def scene(talk: Talk) -> None:
+        numbers = itertools.count()
         for path, _ in paths(StreamConfig):
             if path[0] != field:
                 continue
-            beside = {"name": b'"T"', **({} if field == "mirror" else {"subjects": b'["T"]'})}
             for value in VALUES:
+                name = f"{call[-6:]}-{field}-{next(numbers)}"
+                beside = {"name": b'"%b"' % name.encode(), **({} if field == "mirror" else {"subjects": b'["T"]'})}
                 if call == "STREAM.UPDATE":
-                    make(talk)
+                    make(talk, name)
                 kept = len(talk.log)
-                answer = talk.api(f"{call}.T", body_with(path, value, beside))
+                answer = talk.api(f"{call}.{name}", body_with(path, value, beside))
                 if differs(call, path, value):
                     del talk.log[kept:]
                 if "error" in answer and call == "STREAM.CREATE":
                     assert talk.api("STREAM.NAMES")["streams"] is None
                 else:
                     kept = len(talk.log)
-                    talk.api("STREAM.DELETE.T")
+                    talk.api(f"STREAM.DELETE.{name}")
                     del talk.log[kept:]
 
     servers.play(scene)
