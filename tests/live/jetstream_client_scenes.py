@@ -317,15 +317,18 @@ async def test_a_stream_of_messages_ends_with_its_consumer(server: Target) -> No
         stream = await orders(js)
         consumer = await stream.create_consumer(ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT))
 
-        async def publish_then_remove() -> None:
+        async def publish_late() -> None:
             await trio.sleep(1)
             await js.publish("orders.a", b"1")
-            await trio.sleep(0.1)
-            await consumer.delete()
 
         async with consumer.messages(expires_s=0.4) as messages, trio.open_nursery() as nursery:
-            nursery.start_soon(publish_then_remove)
+            nursery.start_soon(publish_late)
             assert (await anext(messages)).data == b"1"
+        # A request is under way all the time: the next one after the removal would find no consumer.
+        async with consumer.messages(expires_s=30) as messages, trio.open_nursery() as nursery:
+            await js.publish("orders.a", b"2")
+            assert (await anext(messages)).data == b"2"
+            nursery.start_soon(consumer.delete)
             with trio.fail_after(5), pytest.raises(ConsumerDeleted):
                 await anext(messages)
         async with stream.consumer("nix").messages() as messages:
