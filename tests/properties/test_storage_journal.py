@@ -17,7 +17,7 @@ from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Kind, SyncFault, damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
-from tnats.storage.errors import DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
+from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull, StoreRefused
 from tnats.storage.group import Group, Ticket
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.journal_open import open_journal
@@ -206,6 +206,7 @@ FAILURES = [
     DiskFault(("rename",), Fail(errno.EIO), times=1),
     DiskFault(("sync_dir",), Fail(errno.EIO), times=1),
     *(DiskFault((kind,), Fail(errno.ENOSPC, written=700), times=1) for kind in ("write", "create", "resize")),
+    *(DiskFault((kind,), Fail(errno.EMFILE), times=1) for kind in ("open", "create", "sync_dir")),
     DiskFault(("sync",), SyncFault("once"), times=1),
     DiskFault(("sync",), SyncFault("sticky")),
 ]  # fmt: skip
@@ -213,7 +214,9 @@ FAILURES = [
 
 @pytest.mark.parametrize("fault", FAILURES, ids=lambda fault: f"{fault.kinds[0]}-{fault.effect}")
 def test_the_nth_call_fails(fault: DiskFault) -> None:
-    """Whichever call fails, what was acknowledged survives a crash right then; only ENOSPC lets appends go on."""
+    """Whichever call fails, what was acknowledged survives a crash right then; only reasons that pass let appends
+    go on.
+    """
 
     async def test() -> None:
         for skip in range(40):
@@ -232,7 +235,7 @@ def test_the_nth_call_fails(fault: DiskFault) -> None:
                         error = group.exceptions[0]
                     while isinstance(error, BaseExceptionGroup):
                         error = error.exceptions[0]
-                    full = isinstance(rule.effect, Fail) and rule.effect.errno == errno.ENOSPC
+                    full = isinstance(rule.effect, Fail) and rule.effect.errno in NO_SPACE
                     if error is not None and full:
                         assert isinstance(error, StoreFull)
                         await program(journal, model, rng, 2)
@@ -448,6 +451,32 @@ def test_a_failed_write_does_not_cost_what_was_acknowledged_before(call: Kind) -
         after.crash(CrashPolicy.STRICT, random.Random(1))
         async with Bench(new_drive(after)).journal() as journal:
             assert (2 in (await contents(journal)).get("alpha", {})) == (call == "write")
+
+    run(test)
+
+
+@pytest.mark.parametrize("call", ["sync_dir", "open"])
+def test_nothing_goes_behind_the_end_that_a_part_without_a_durable_name_tells(call: Kind) -> None:
+    """A new part has its name when that cannot be made durable, or the part cannot be opened; it says where the one
+    before ends. What is acknowledged afterwards is found all the same, also where it may use the reserve.
+    """
+
+    async def test() -> None:
+        drive = new_drive()
+        async with Bench(drive).journal() as journal:
+            group = journal.group("alpha")
+            await group.append_nowait([body("alpha", 1, 100)]).wait()
+            drive.faults.append(DiskFault((call,), Fail(errno.EMFILE), times=1))
+            with pytest.raises(StoreFull):
+                await group.append_nowait([body("alpha", 2, 20_000)]).wait()
+            for index in (2, 3):
+                await group.append_nowait([body("alpha", index, 100)], frees_space=True).wait()
+            after = drive.image.clone()
+        for policy in CrashPolicy:
+            image = after.clone()
+            image.crash(policy, random.Random(1))
+            async with Bench(new_drive(image)).journal() as journal:
+                assert (await contents(journal))["alpha"] == {index: body("alpha", index, 100) for index in (1, 2, 3)}
 
     run(test)
 

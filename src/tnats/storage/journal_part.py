@@ -52,10 +52,14 @@ class JournalPart:
             self.file.pwrite([packed], self.end)
         except DiskError as exc:
             if exc.errno in NO_SPACE:
-                self.size = self.end
+                self.close_up()
             raise
         self.end += len(packed)
         return offsets
+
+    def close_up(self) -> None:
+        """There is no room here any more, not even for what frees space."""
+        self.size = self.end
 
     def begin_sync(self) -> None:
         """Begin to make durable what stands here; `wait_synced` must follow. Raises DiskError."""

@@ -130,19 +130,30 @@ class JournalParts:
         for file_size in (max(self._part_bytes, needed), max(self._part_bytes // 16, needed)):
             header = attrs.evolve(header, size=file_size)
             try:
-                file = await segment.create_durable(self._disk, path, header.area(end), packed, size=file_size)
+                await segment.write_temporary(self._disk, path, header.area(end), packed, size=file_size)
                 break
             except DiskError as exc:
                 if exc.errno not in NO_SPACE:
                     raise
                 reason = exc
         else:
-            raise StoreFull(f"journal {self.directory} has no room for a new part: {reason}") from reason
+            raise self._no_room(reason) from reason
+        try:
+            file = await segment.name_durably(self._disk, path)
+        except DiskError as exc:
+            if self.current is not None:
+                self.current.close_up()  # a part may stand there by now that says where this one ends
+            if exc.errno not in NO_SPACE:
+                raise
+            raise self._no_room(exc) from exc
         self._next_number += 1
         self._files[number] = OpenPart(file, seed, cipher)
         part = JournalPart(PartSummary(number, path), header, file, cipher, file_size, end)
         groups.note(part.summary, first, offsets)
         return part
+
+    def _no_room(self, reason: DiskError) -> StoreFull:
+        return StoreFull(f"journal {self.directory} has no room for a new part: {reason}")
 
     # -------------------------------------------------------------- going
 

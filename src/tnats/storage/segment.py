@@ -203,18 +203,17 @@ def read_record(
     return found
 
 
-async def create_durable(disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int) -> File:
-    """Make a segment file of `size` bytes with a header area and its first records: content and name are durable.
+async def name_durably(disk: Disk, path: str) -> File:
+    """Give what `write_temporary` wrote its name, durably, and open it.
 
-    Raises DiskError; then no file of that name is left behind if that could be helped.
+    Raises DiskError; then it may have its name all the same, and after a loss of power have it or not.
     """
-    await write_temporary(disk, path, area, first, size=size)
     try:
         await disk.rename(path + TEMPORARY, path)
-        await disk.sync_dir(path.rpartition("/")[0])
     except DiskError:
         await remove_quietly(disk, path + TEMPORARY)
         raise
+    await disk.sync_dir(path.rpartition("/")[0])
     return await disk.open(path)
 
 

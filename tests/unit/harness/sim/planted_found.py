@@ -21,6 +21,7 @@ from tnats.jetstream.stream.service import StreamService
 from tnats.limits import CLIENT_PRESENT_LOOK_NS
 from tnats.runtime.api import DiskError
 from tnats.storage.journal import Journal
+from tnats.storage.journal_part import JournalPart
 
 Method = Callable[..., Any]
 
@@ -150,5 +151,12 @@ PLANTED_FOUND = (
         0,
         ("C13 what was acknowledged is there, what was removed is not",),
         lambda: [(Journal, "_is_dirty", frozen_is_clean(Journal._is_dirty))],
+    ),
+    Planted(
+        "goes on behind the end that a new part tells",
+        "jetstream_mirror",
+        0,
+        ("C13 what was acknowledged is there, what was removed is not",),
+        lambda: [(JournalPart, "close_up", lambda self: None)],
     ),
 )
