@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from tests.live.server_process import wait_until
 
 from tnats.__main__ import main
 from tnats.cli.jepsen import carry_out
@@ -69,10 +70,17 @@ def is_mounted(directory: Path) -> bool:
 
 
 def child(word: str) -> int:
-    """The child of this process that has this in its command line."""
-    pids = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    [found] = [pid for pid in pids if word in Path(f"/proc/{pid}/cmdline").read_text()]
-    return int(found)
+    """The child of this process that has this in its command line, which is empty for a moment while it is executed."""
+    found: list[str] = []
+
+    def is_found() -> bool:
+        pids = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+        found[:] = [pid for pid in pids if word in Path(f"/proc/{pid}/cmdline").read_text()]
+        return bool(found)
+
+    wait_until(is_found, word)
+    [pid] = found
+    return int(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
