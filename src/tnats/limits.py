@@ -9,6 +9,7 @@ from __future__ import annotations
 KIB = 1024
 MIB = 1024 * KIB
 SECOND_NS = 1_000_000_000
+MILLISECOND_NS = SECOND_NS // 1000
 
 # ------------------------------------------------------------------ edges: HTTP monitoring
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.harness.test_checkers import history
 from tests.unit.harness.test_stream_checkers import evidence, pair, publish, refused
 
-from tnats.harness.checkers import sourced
+from tnats.harness.checkers import mirror, sourced
 from tnats.harness.checkers.evidence import Evidence, Replica, Stored
 from tnats.harness.checkers.sourced import Origin
 
@@ -61,6 +61,6 @@ def test_only_what_is_taken_is_asked_for() -> None:
 def test_a_mirror_is_the_image() -> None:
     """Another message, another end, and a hole are named."""
     origin = gathered("u S 1", "v S 2")
-    assert sourced.check_image([(origin, gathered("u S 1", "v S 2"))]).verdict == "ok"
+    assert mirror.check_image([(origin, gathered("u S 1", "v S 2"))]).verdict == "ok"
     for image in (gathered("u S 1"), gathered("u S 1", "x S 2"), Replica("n2", dict(origin.messages), 3)):
-        assert sourced.check_image([(origin, image)]).verdict == "violated"
+        assert mirror.check_image([(origin, image)]).verdict == "violated"

@@ -9,7 +9,7 @@ Cost: O(n log n). Source: the contract's K4, K5, K8; JetStream documentation, "S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from tnats.harness.checkers.evidence import Evidence, Replica, Result, Stored, result
 from tnats.harness.checkers.removal import doomed
@@ -96,19 +96,3 @@ def publications(origin: Evidence) -> Iterator[Published]:
         for place, value in enumerate(batch.value, 1):
             seq = batch.told("seq") - len(batch.value) + place if batch.is_ok else None
             yield Published(value, batch.invoke.extra["subject"], seq, batch.is_failed)
-
-
-def check_image(pairs: Iterable[tuple[Replica, Replica]]) -> Result:
-    """(stream, its mirror), read one behind the other while nothing came: they hold the same at the same sequences."""
-    return result("C19", "a mirror is the image of its origin", differences(pairs))
-
-
-def differences(pairs: Iterable[tuple[Replica, Replica]]) -> Iterator[str]:
-    for origin, image in pairs:
-        for seq in sorted(origin.messages.keys() | image.messages.keys()):
-            here, there = origin.messages.get(seq), image.messages.get(seq)
-            if here is None or there is None or (here.value, here.subject) != (there.value, there.subject):
-                held = [each and f"{each.value} on {each.subject}" for each in (here, there)]
-                yield f"{origin.node} holds {held[0]} at {seq}, {image.node} {held[1]}"
-        if origin.last_seq != image.last_seq:
-            yield f"{image.node} ends at {image.last_seq}, its origin at {origin.last_seq}"

@@ -18,28 +18,16 @@ from tnats.harness.sim import core_checks
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.core_actor import Actor
 from tnats.harness.sim.core_evidence import NEVER, CoreEvidence
-from tnats.harness.sim.drill import MILLISECOND_NS, Drill
+from tnats.harness.sim.drill import Drill
 from tnats.harness.sim.plan import Operation, Plan
-from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds
-from tnats.limits import SECOND_NS
+from tnats.harness.sim.swarm import NETWORK_KINDS, Scene, draw_faults, milliseconds
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.world import World
 from tnats.server.compose import build
 from tnats.server.config.options import Options
 
 SERVER = "server"
-NETWORK_KINDS = (
-    "N_PART",
-    "N_ASYM",
-    "N_REJECT",
-    "N_DELAY",
-    "N_SLOW",
-    "N_RESET",
-    "N_DROPCONN",
-    "N_HALFOPEN",
-    "N_CLOG",
-    "N_CHUNK",
-)
 PROCESS_KINDS = (
     "P_KILL",
     "P_TERM",

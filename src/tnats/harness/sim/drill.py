@@ -26,7 +26,7 @@ from tnats.harness.sim.nemesis import Nemesis
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.recording import Recording
 from tnats.harness.sim.stage import Stage
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.world import Settings, World
@@ -36,7 +36,6 @@ LIVE_NS = 30 * SECOND_NS
 within three seconds, and the way back waits at most two."""
 
 TIME_MAX_NS = 600 * SECOND_NS
-MILLISECOND_NS = 1_000_000
 COLD = (0, 0, 20, 100)
 """How many of a hundred reads find nothing in the page cache, in different seeds."""
 

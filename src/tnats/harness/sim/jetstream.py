@@ -33,7 +33,7 @@ from tnats.harness.history import History, Recorder
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.ack_audit import AckAudit
 from tnats.harness.sim.clean import log_violations
-from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
+from tnats.harness.sim.drill import COLD, Drill
 from tnats.harness.sim.hygiene import leftovers
 from tnats.harness.sim.jetstream_faults import (
     CLOCK,
@@ -55,7 +55,7 @@ from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_an
 from tnats.harness.stream_reading import told_lost
 from tnats.jetstream import service
 from tnats.jetstream import store as message_store
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
 from tnats.runtime.sim.disk_image import CrashPolicy

@@ -40,7 +40,6 @@ from tnats.harness.faults import At, Fault
 from tnats.harness.history import Event, Operation
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.clean import log_violations
-from tnats.harness.sim.drill import MILLISECOND_NS
 from tnats.harness.sim.jetstream import LOOK_NS, SERVER
 from tnats.harness.sim.jetstream_consume import ACK_WAIT_NS, STREAM, ConsumeDrill
 from tnats.harness.sim.jetstream_worker import OPERATION_S, value_of
@@ -48,6 +47,7 @@ from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.storage import astray_once
 from tnats.harness.stream_reading import told_lost
+from tnats.limits import MILLISECOND_NS
 from tnats.records import define
 from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.world import World

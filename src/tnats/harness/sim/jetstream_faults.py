@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-NETWORK_KINDS = (
-    "N_PART",
-    "N_ASYM",
-    "N_REJECT",
-    "N_DELAY",
-    "N_SLOW",
-    "N_RESET",
-    "N_DROPCONN",
-    "N_HALFOPEN",
-    "N_CLOG",
-    "N_CHUNK",
-    "N_FLOOD",
-    "N_ADDR",
-)
+from tnats.harness.sim import swarm
+
+NETWORK_KINDS = (*swarm.NETWORK_KINDS, "N_FLOOD", "N_ADDR")
 PROCESS_KINDS = ("P_KILL", "P_TERM", "P_CRASHLOOP", "P_PAUSE", "P_SLOWCPU", "P_MEM", "O_LAMEDUCK", "O_RELOAD")
 CLOCK_KINDS = ("T_JUMP", "T_DRIFT", "T_STROBE")
 DISK_KINDS = (

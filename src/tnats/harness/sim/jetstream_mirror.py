@@ -10,7 +10,7 @@ import attrs
 
 from tnats.client.jetstream import JetStream, StreamConfig, StreamSource
 from tnats.harness.checkers import mirror
-from tnats.harness.checkers.evidence import Evidence, Result
+from tnats.harness.checkers.evidence import Evidence, Replica, Result
 from tnats.harness.sim.jetstream_publish import PublishDrill, Publisher
 from tnats.harness.sim.jetstream_worker import Worker
 from tnats.limits import SECOND_NS
@@ -23,18 +23,21 @@ class Mirrored(Publisher):
 
     async def prove(self, js: JetStream) -> None:
         await self.until(lambda: self._one(js, ORIGIN, "s.live"))
+        await self.wait_mirrored(js, ORIGIN)
+
+    async def wait_mirrored(self, js: JetStream, stream: str) -> None:
+        """Return when the mirror has all of a stream."""
         while True:
-            origin, image = [(await js.stream(name).info()).state.last_seq for name in (ORIGIN, MIRROR)]
+            origin, image = [(await js.stream(name).info()).state.last_seq for name in (stream, MIRROR)]
             self.state = f"waiting for the mirror, at {image} of {origin}"
             if image == origin:
                 return
             await self.drill.wait_ns(SECOND_NS // 10)
 
 
-class MirrorDrill(PublishDrill):
-    """A mirror has what its origin acknowledged, at the same sequences, and catches up."""
+class FollowedDrill(PublishDrill):
+    """A stream under publishes, batches and removals, for others that follow it."""
 
-    worker_kind: ClassVar[type[Worker]] = Mirrored
     SYNCS: ClassVar[tuple[str, ...]] = ("always",)
     probes: ClassVar[tuple[str, ...]] = (*PublishDrill.kinds, "a batch was committed", "messages were removed")
 
@@ -49,6 +52,16 @@ class MirrorDrill(PublishDrill):
             if verb != "add" and arguments.get("stream", ORIGIN) == ORIGIN:
                 return verb, arguments
 
+    def readings_of(self, stream: str) -> list[Replica]:
+        """What was read of it, one after the other."""
+        return [replica for replica in self.readings if replica.node.startswith(f"{stream} ")]
+
+
+class MirrorDrill(FollowedDrill):
+    """A mirror has what its origin acknowledged, at the same sequences, and catches up."""
+
+    worker_kind: ClassVar[type[Worker]] = Mirrored
+
     def streams(self) -> Sequence[StreamConfig]:
         origin = super().streams()[0]
         image = attrs.evolve(origin, name=MIRROR, subjects=[], mirror=StreamSource(ORIGIN), duplicate_window_ns=0)
@@ -59,4 +72,4 @@ class MirrorDrill(PublishDrill):
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         yield from super().results(evidence)
-        yield mirror.check(evidence, [replica for replica in self.readings if replica.node.startswith(MIRROR)])
+        yield mirror.check(evidence, self.readings_of(MIRROR))

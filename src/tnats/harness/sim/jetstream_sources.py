@@ -11,31 +11,26 @@ from typing import ClassVar
 import attrs
 
 from tnats.client.jetstream import JetStream, MessageNotFound, StreamConfig, StreamSource
-from tnats.harness.checkers import sourced
-from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.checkers import mirror, sourced
+from tnats.harness.checkers.evidence import Evidence, Result
 from tnats.harness.checkers.sourced import Origin
-from tnats.harness.sim.jetstream_publish import PublishDrill, Publisher
+from tnats.harness.sim.jetstream_mirror import MIRROR, ORIGIN, FollowedDrill, Mirrored
 from tnats.harness.sim.jetstream_worker import Worker
 from tnats.limits import SECOND_NS
 
-ORIGIN, OTHER, GATHERING, MIRROR = "S", "R", "G", "M"
+OTHER, GATHERING = "R", "G"
 TAKEN = "s.a"
 """What is taken from `ORIGIN`; from `OTHER` it is everything."""
 
 
-class Gathered(Publisher):
+class Gathered(Mirrored):
     """As a publisher; and in the end all of it has come through the chain."""
 
     async def prove(self, js: JetStream) -> None:
         for stream, subject in ((ORIGIN, TAKEN), (OTHER, "r.live")):
             await self.until(lambda stream=stream, subject=subject: self._one(js, stream, subject))  # type: ignore[misc]
             await self._wait_gathered(js, stream, subject)
-        while True:
-            gathered, image = [(await js.stream(name).info()).state.last_seq for name in (GATHERING, MIRROR)]
-            self.state = f"waiting for the mirror, at {image} of {gathered}"
-            if image == gathered:
-                return
-            await self.drill.wait_ns(SECOND_NS // 10)
+        await self.wait_mirrored(js, GATHERING)
 
     async def _wait_gathered(self, js: JetStream, stream: str, subject: str) -> None:
         wanted, place = self.last_seq[subject], 0
@@ -50,30 +45,21 @@ class Gathered(Publisher):
             place = int(words[1])
 
 
-class SourcesDrill(PublishDrill):
+class SourcesDrill(FollowedDrill):
     """What two streams acknowledged comes once and in their order to a third that gathers it, and on to its mirror."""
 
     worker_kind: ClassVar[type[Worker]] = Gathered
-    SYNCS: ClassVar[tuple[str, ...]] = ("always",)
-    probes: ClassVar[tuple[str, ...]] = (*PublishDrill.kinds, "a batch was committed", "messages were removed")
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._origins: dict[str, Origin] = {}
 
     @classmethod
-    def draw_parameters(cls, rng: random.Random) -> dict[str, int | str]:
-        return {"what_if": 0}
-
-    @classmethod
     def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
-        while True:
-            verb, arguments = super().draw_operation(rng, parameters)
-            if verb == "add" or arguments.get("stream", ORIGIN) != ORIGIN:
-                continue
-            if verb == "publish" and "expect" not in arguments and rng.random() < 0.6:
-                arguments.update(stream=OTHER, subject=f"r.{rng.choice('ab')}")
-            return verb, arguments
+        verb, arguments = super().draw_operation(rng, parameters)
+        if verb == "publish" and "expect" not in arguments and rng.random() < 0.6:
+            arguments.update(stream=OTHER, subject=f"r.{rng.choice('ab')}")
+        return verb, arguments
 
     def streams(self) -> Sequence[StreamConfig]:
         origin = super().streams()[0]
@@ -96,9 +82,6 @@ class SourcesDrill(PublishDrill):
     def results(self, evidence: Evidence) -> Iterator[Result]:
         yield from super().results(evidence)
         if evidence is self._origins[ORIGIN].evidence:
-            gatherings = self._readings_of(GATHERING)
+            gatherings = self.readings_of(GATHERING)
             yield sourced.check(self._origins, gatherings)
-            yield sourced.check_image(zip(gatherings, self._readings_of(MIRROR), strict=True))
-
-    def _readings_of(self, stream: str) -> list[Replica]:
-        return [replica for replica in self.readings if replica.node.startswith(f"{stream} ")]
+            yield mirror.check_image(zip(gatherings, self.readings_of(MIRROR), strict=True))

@@ -24,9 +24,8 @@ from tnats.harness.sim.jetstream_faults import CLOCK_KINDS
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload
 from tnats.harness.sim.plan import Operation
 from tnats.jetstream.api.times import format_time
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 
-MILLISECOND_NS = 1_000_000
 STREAM = "T"
 MARKER_TTL_NS = SECOND_NS
 """No lifetime is shorter: a message would be kept until then."""

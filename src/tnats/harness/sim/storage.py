@@ -22,12 +22,12 @@ from tnats.errors import TnatsError
 from tnats.harness.faults import AfterAcks, Anchor, Fault
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
-from tnats.harness.sim.drill import COLD, MILLISECOND_NS, Drill
+from tnats.harness.sim.drill import COLD, Drill
 from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.storage_evidence import DAMAGED, Life, Reading
 from tnats.harness.sim.swarm import SUDDEN_KINDS, Scene, before_call, draw_faults, milliseconds
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.api import Clock, Disk, DiskError, Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
 from tnats.runtime.sim.disk import SimDisk, SimDrive

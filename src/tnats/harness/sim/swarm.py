@@ -11,11 +11,23 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from tnats.harness.faults import AfterAcks, Anchor, At, AtBarrier, BeforeCall, Fault
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.records import frozen
 from tnats.runtime.sim.disk_image import CrashPolicy
 
-MILLISECOND_NS = 1_000_000
+NETWORK_KINDS = (
+    "N_PART",
+    "N_ASYM",
+    "N_REJECT",
+    "N_DELAY",
+    "N_SLOW",
+    "N_RESET",
+    "N_DROPCONN",
+    "N_HALFOPEN",
+    "N_CLOG",
+    "N_CHUNK",
+)
+"""What may happen between the machines of any drill."""
 STARTING = "broker.write_at_once"
 """A place in the server's code that each start passes: a death there is one in the middle of a start."""
 CALLS = ("sync", "sync", "write", "rename", "create", "sync_dir", "unlink")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tnats.runtime.sim.fabric import Fabric
 
 MICROSECOND_NS = 1_000
-MILLISECOND_NS = 1_000_000
 
 
 @define
