@@ -39,9 +39,9 @@ from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.jetstream.stream.service import StreamService
-from tnats.jetstream.subject_set import SubjectSet
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
+from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import to_bytes
 
 if TYPE_CHECKING:

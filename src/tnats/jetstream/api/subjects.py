@@ -149,6 +149,10 @@ def api_forms(tail: str, domain: str) -> list[bytes]:
     return [to_bytes(f"$JS.API.{tail}"), *([to_bytes(f"$JS.{domain}.API.{tail}")] if domain else [])]
 
 
+NAME_FORBIDDEN = frozenset(".*> \t\r\n\f")
+"""What stands in no name of a stream or consumer, which is one token of a subject."""
+
+
 def is_text(token: str) -> bool:
     """Whether a token of a subject is UTF-8: other bytes are surrogates in its text, and no JSON can say them."""
     return not any("\ud800" <= char <= "\udfff" for char in token)

@@ -14,7 +14,7 @@ from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import Update, rows_of
 from tnats.jetstream.api.levels import with_required_level
-from tnats.jetstream.api.subjects import is_text
+from tnats.jetstream.api.subjects import NAME_FORBIDDEN, is_text
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.consumer.config import (
     ACK_WAIT_NS,
@@ -37,11 +37,10 @@ from tnats.jetstream.consumer.config import (
 )
 from tnats.jetstream.consumer.extensions import check_extensions
 from tnats.jetstream.stream.config import Retention, StreamConfig
-from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import define, frozen
+from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import has_wildcard, is_valid_literal, is_valid_subject, subjects_overlap
 
-_NAME_FORBIDDEN = frozenset(".*> \t\r\n\f")
 _GROUP_NAME = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{GROUP_NAME_CHARS_MAX}}}")
 
 
@@ -122,7 +121,7 @@ def _check_names(work: _Check) -> ApiError | None:
             return errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
         if not is_text(name):
             return errors.CONSUMER_CREATE(err="consumer name must be UTF-8")
-        if _NAME_FORBIDDEN.intersection(name):
+        if NAME_FORBIDDEN.intersection(name):
             return errors.STREAM_INVALID_CONFIG(err="consumer name can not contain '.', '*', '>', '\\', '/'")
         if len(name.encode()) > NAME_BYTES_MAX:
             return errors.CONSUMER_NAME_TOO_LONG(max=NAME_BYTES_MAX)

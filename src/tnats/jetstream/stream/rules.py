@@ -14,7 +14,7 @@ import attrs
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import with_required_level
-from tnats.jetstream.api.subjects import is_text
+from tnats.jetstream.api.subjects import NAME_FORBIDDEN, is_text
 from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.stream import sourcing_rules
 from tnats.jetstream.stream.config import (
@@ -32,8 +32,8 @@ from tnats.jetstream.stream.config import (
     Storage,
     StreamConfig,
 )
-from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import define, frozen
+from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
 
@@ -41,7 +41,6 @@ JS_RESERVED = ("$JS.>", "$JSC.>", "$NRG.>")
 JS_ALLOWED = "$JS.EVENT.>"
 SYS_RESERVED = "$SYS.>"
 SYS_ALLOWED = "$SYS.ACCOUNT.>"
-_NAME_FORBIDDEN = frozenset(".*> \t\r\n\f")
 
 
 def _no_overlap(subjects: Sequence[str]) -> bool:
@@ -83,7 +82,7 @@ NAME_MISSING = invalid("stream name is required and can not contain '.', '*', '>
 
 def is_valid_name(name: str) -> bool:
     """Whether `name` may name a stream: one subject token without white space, which is text."""
-    return bool(name) and not _NAME_FORBIDDEN.intersection(name) and is_text(name)
+    return bool(name) and not NAME_FORBIDDEN.intersection(name) and is_text(name)
 
 
 def check(config: StreamConfig, around: Surroundings, *, pedantic: bool = False) -> StreamConfig | ApiError:

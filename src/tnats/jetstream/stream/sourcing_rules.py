@@ -7,8 +7,8 @@ from collections.abc import Callable
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError, ErrorKind
 from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource
-from tnats.jetstream.subject_set import SubjectSet
 from tnats.records import frozen
+from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import is_valid_literal, is_valid_subject
 from tnats.subjects.transforms import Transform, TransformError
 

@@ -38,6 +38,9 @@ cdef extern from *:
     void answer "tnats_answer" (int event, unsigned long long outcome) noexcept nogil
 
 
+cdef long long DESCRIPTOR_BITS
+
+
 @cython.locals(request=longlong)
 cpdef carry_out_syncs(int pipe)
 cpdef write_ahead(int file)

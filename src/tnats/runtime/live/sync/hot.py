@@ -6,6 +6,8 @@ One source, compiled where a C compiler is there (`hot.pxd`). It touches nothing
 
 from __future__ import annotations
 
+from tnats.runtime.live.sync.calls import DESCRIPTOR_BITS
+
 try:
     import cython
 except ImportError:  # interpreted, where nobody compiles
@@ -23,7 +25,7 @@ def carry_out_syncs(pipe: int) -> None:
     with cython.nogil:
         request = next_request(pipe)
         while request >= 0:
-            answer(request & 0x7FFFFFFF, 1 + sync(request >> 31))
+            answer(request & ((1 << DESCRIPTOR_BITS) - 1), 1 + sync(request >> DESCRIPTOR_BITS))
             request = next_request(pipe)
 
 

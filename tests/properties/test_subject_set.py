@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.jetstream.subject_set import SubjectSet
+from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import is_subset, subjects_overlap
 
 TOKENS = st.sampled_from(["a", "b", "*", "a*", "*>"])

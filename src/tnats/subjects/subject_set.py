@@ -1,7 +1,8 @@
 """A set of subjects and patterns that finds those which meet another one, without comparing it with each.
 
 A configuration may name tens of thousands of them, and every pair matters to its rules. They are kept as a tree of
-tokens; a search follows the branches that can still meet.
+tokens; a search follows the branches that can still meet. (`sublist` finds who listens to a published subject: it is
+kept small and fast for that, and compares a pattern with every literal.)
 """
 
 from __future__ import annotations
