@@ -1,20 +1,25 @@
-"""JetStream where it is large: many streams at once, a million subjects, ten million messages; server A and B in turns.
+"""JetStream where it is large: many streams, a million subjects, ten million messages, many who wait; A and B in turns.
 
     python benchmarks/jetstream.py --a ".venv/bin/tnats serve" --b .venv/bin/nats-server [--parts durable,subjects]
                                    [--scale 0.01] [--json FILE]
 
 `durable`: acknowledged publishes a second with `sync_interval: always`, over 1, 100 and 1,000 streams at once, each
-with one publish of 128 bytes in flight. `subjects`: a stream with 1,000,000 subjects, one message of 32 bytes each.
-`messages`: a stream with 10,000,000 messages of 128 bytes on one subject. Of the last two: publishes a second (window
-of 1,000, `sync_interval: 2m`), median time of STREAM.INFO, memory that the server has grown by, and time from the start
-after a kill until STREAM.INFO tells the right count. `--scale` makes the last two smaller. The figure to quote is the
-ratio, turned so that above 1.00 A is ahead; absolute figures hold for one run on one machine only.
+with one publish of 128 bytes in flight. `idle`: memory of 1,000 streams without messages, and of 1,000 consumers of
+one of them. `subjects`: a stream with 1,000,000 subjects, one message of 32 bytes each. `messages`: a stream with
+10,000,000 messages of 128 bytes on one subject. Of the last two: publishes a second (window of 1,000, `sync_interval:
+2m`), median time of STREAM.INFO, memory that the server has grown by, and time from the start after a kill until
+STREAM.INFO tells the right count; `--scale` makes them smaller. `waiting`: 500 clients, each with a pull request at
+one consumer; publishes a second, one at a time, each until one of the clients has the message. `consumers`: 1,000 of
+one stream, whose messages all go to one client, published one at a time, each until it has come from all; deliveries a
+second, once of pull consumers and once of push consumers. The figure to quote is the ratio, turned so that above 1.00
+A is ahead; absolute figures hold for one run on one machine only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import select
 import statistics
 import time
 from collections.abc import Callable
@@ -24,14 +29,17 @@ import attrs
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from sides import Client, Server
+from sides import PATIENCE_S, Client, Server
 
 ACK = b'"seq":'
 WINDOW = 1000
 SECONDS = 3.0
 STREAMS = (1, 100, 1000)
+IDLE = 1000
 SUBJECTS = 1_000_000
 MESSAGES = 10_000_000
+WAITING = 500
+CONSUMERS = 1000
 
 
 @attrs.frozen
@@ -147,6 +155,30 @@ def durable(command: str, scale: float, tick: Tick) -> list[Figure]:
     return figures
 
 
+def idle(command: str, scale: float, tick: Tick) -> list[Figure]:
+    """The part of the same name."""
+    server = Server(command, "2m")
+    try:
+        client = Client(server.port)
+        sizes = [server.rss_mib()]
+        for number in range(IDLE):
+            make_stream(client, f"I{number}", f"i.{number}")
+            tick(number / IDLE / 2)
+        sizes.append(server.rss_mib())
+        for number in range(IDLE):
+            config = {"durable_name": f"c{number}", "ack_policy": "explicit"}
+            call = f"$JS.API.CONSUMER.DURABLE.CREATE.I0.c{number}"
+            client.request(call, {"stream_name": "I0", "config": config})
+            tick((1 + number / IDLE) / 2)
+        sizes.append(server.rss_mib())
+    finally:
+        server.stop()
+    return [
+        Figure(f"{IDLE:,} idle {what}: memory", sizes[place + 1] - sizes[place], "MiB", more=False)
+        for place, what in enumerate(("streams", "consumers"))
+    ]
+
+
 def subjects(command: str, scale: float, tick: Tick) -> list[Figure]:
     """The part of the same name."""
     count = max(1, int(SUBJECTS * scale) // WINDOW) * WINDOW
@@ -165,7 +197,82 @@ def messages(command: str, scale: float, tick: Tick) -> list[Figure]:
     return large(command, f"{count:,} messages", count, lambda first: block, tick)
 
 
-PARTS = {"durable": durable, "subjects": subjects, "messages": messages}
+def waiting(command: str, scale: float, tick: Tick) -> list[Figure]:
+    """The part of the same name."""
+    server = Server(command, "2m")
+    try:
+        client = Client(server.port)
+        make_stream(client, "B", "b.>")
+        wanted = {"durable_name": "C", "ack_policy": "none", "max_waiting": 2 * WAITING}
+        client.request("$JS.API.CONSUMER.DURABLE.CREATE.B.C", {"stream_name": "B", "config": wanted})
+        request = b'{"batch":100000,"expires":600000000000}'
+        waiters = [Client(server.port) for _ in range(WAITING)]
+        ready = select.poll()
+        by_descriptor = {waiter.sock.fileno(): waiter for waiter in waiters}
+        for number, waiter in enumerate(waiters):
+            pull = b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C _INBOX.w.%d %d\r\n%b\r\n" % (number, len(request), request)
+            waiter.sock.sendall(b"SUB _INBOX.w.%d 1\r\n" % number + pull + b"PING\r\n")
+            waiter.wait_for(b"PONG\r\n")
+            ready.register(waiter.sock, select.POLLIN)
+        count = 0
+        began = time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < SECONDS:
+            tick(elapsed / SECONDS)
+            client.sock.sendall(b"PUB b.one 16\r\n0123456789abcdef\r\n")
+            count += 1
+            for descriptor, _ in ready.poll(PATIENCE_S * 1000):
+                by_descriptor[descriptor].receive()
+        return [Figure(f"{WAITING} waiting requests: messages, one at a time", count / elapsed, "/s", more=True)]
+    finally:
+        server.stop()
+
+
+def consumers(command: str, scale: float, tick: Tick) -> list[Figure]:
+    """The part of the same name."""
+    pulled = deliveries(command, is_push=False, tick=lambda share: tick(share / 2))
+    pushed = deliveries(command, is_push=True, tick=lambda share: tick(0.5 + share / 2))
+    return [
+        Figure(f"{CONSUMERS:,} pull consumers: deliveries", pulled, "/s", more=True),
+        Figure(f"{CONSUMERS:,} push consumers: deliveries", pushed, "/s", more=True),
+    ]
+
+
+def deliveries(command: str, *, is_push: bool, tick: Tick) -> float:
+    """Deliveries a second of all consumers."""
+    server = Server(command, "2m")
+    try:
+        client, reader = Client(server.port), Client(server.port)
+        make_stream(client, "B", "b.>")
+        request = b'{"batch":100000,"expires":600000000000}'
+        for number in range(CONSUMERS):
+            inbox = f"_INBOX.c.{number}"
+            reader.sock.sendall(b"SUB %b %d\r\nPING\r\n" % (inbox.encode(), number))
+            reader.wait_for(b"PONG\r\n")
+            wanted = {"name": f"C{number}", "ack_policy": "none"} | ({"deliver_subject": inbox} if is_push else {})
+            client.request(f"$JS.API.CONSUMER.CREATE.B.C{number}", {"stream_name": "B", "config": wanted})
+            if not is_push:
+                subject = f"$JS.API.CONSUMER.MSG.NEXT.B.C{number} {inbox} {len(request)}"
+                reader.sock.sendall(b"PUB %b\r\n%b\r\n" % (subject.encode(), request))
+        count = 0
+        began = time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < SECONDS:
+            tick(elapsed / SECONDS)
+            client.sock.sendall(b"PUB b.one 16\r\n0123456789abcdef\r\n")
+            reader.wait_for(b"0123456789abcdef\r\n", CONSUMERS)
+            count += CONSUMERS
+        return count / elapsed
+    finally:
+        server.stop()
+
+
+PARTS = {
+    "durable": durable,
+    "idle": idle,
+    "subjects": subjects,
+    "messages": messages,
+    "waiting": waiting,
+    "consumers": consumers,
+}
 
 
 def main() -> None:

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tnats.cli.app import main
+from tnats.__main__ import main
 
 sys.exit(main(["sim", "--dir", str(Path(__file__).parent), *sys.argv[1:]]))

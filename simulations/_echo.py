@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tnats.harness.scenario import Scenario, expect
+from tnats.limits import SECOND_NS
 from tnats.runtime.api import Conn, ConnectionBroken, NetworkError, Poller, Runtime
 from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.world import World
 
-SECOND_NS = 1_000_000_000
 PORT = 7
 
 

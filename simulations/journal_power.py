@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Sequence
 
 from tnats.harness.scenario import Scenario, expect
+from tnats.limits import SECOND_NS
 from tnats.runtime.api import Conn, ConnectionBroken, File, NetworkError, Poller, Runtime
 from tnats.runtime.sim.disk_image import CrashPolicy
 from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.world import World
 
-SECOND_NS = 1_000_000_000
 PORT = 9
 HEADER = struct.Struct("<II")
 PATH = "/store/journal"

@@ -16,6 +16,7 @@ DAMAGE = (
     "D_LYING",
     "D_ROLLBACK",
     "D_DUPFILE",
+    "D_WIPE",
 )
 
 

@@ -10,6 +10,8 @@ Three kinds, never mixed:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class TnatsError(Exception):
     """An operating error. The text is one line: who, what, which limit, what to do."""
@@ -38,3 +40,12 @@ def sole_cause(exc: BaseException) -> BaseException:
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return exc
+
+
+def leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    """The exceptions in a group and the groups in it."""
+    for exc in group.exceptions:
+        if isinstance(exc, ExceptionGroup):
+            yield from leaves(exc)
+        else:
+            yield exc

@@ -98,7 +98,7 @@ RAFT_READS_PENDING_MAX = 10_000  # reads waiting for a quorum; more are refused
 # Subjects and the client protocol
 
 MATCH_CACHE_ENTRIES_MAX = 1024
-"""Results of matches kept per sublist, as in nats-server; `disable_sublist_cache` makes it none."""
+"""Subjects of which a stream remembers which of its consumers want them."""
 CLIENT_CONTROL_LINE_BYTES_MAX = MIB
 """Longest line our own client takes from a server: an INFO names every server of a large cluster."""
 CLIENT_PAYLOAD_BYTES_MAX = 64 * MIB
@@ -148,7 +148,13 @@ CONTROL_LINE_BYTES_MAX = 128 * KIB
 """A larger `max_control_line` is cut down to this: half the read buffer, so that a line always fits."""
 
 PLANS_MAX = 32_768
-"""Publish plans kept per account, by subject: a few hundred bytes each, and more per subscriber."""
+"""Publish plans kept per account, by subject: a few hundred bytes each, apart from their targets."""
+
+PLAN_TARGETS_MAX = 512 * KIB
+"""Targets of all those plans, one a subject and subscriber: 200 bytes each. Beyond it all plans start anew."""
+
+PLAN_TARGETS_KEPT = 16 * KIB
+"""Of those so many at least may belong to plans that are out of date."""
 
 FAMILIES_MAX = 4096
 """Prefixes whose subjects are served by one plan, per account."""
@@ -196,6 +202,11 @@ JOURNAL_PART_BYTES_MAX = 120 * MIB
 JOURNAL_UNSYNCED_BYTES_MAX = 16 * MIB
 """With a sync interval: written and not synced. Beyond it a sync is begun, which nobody waits for."""
 
+STREAM_SEQUENCE_MAX = 2**63 - 1
+"""No stream begins behind it, nor is it restored from there, nor does it mirror what is: to leave the 64 bits that a
+sequence takes, as many messages again would have to come.
+"""
+
 LEASE_SEQUENCES_MIN = 1024
 """With a sync interval: how many sequences a stream may use before the journal is synced, and so how many a loss of
 power can cost."""
@@ -203,12 +214,8 @@ power can cost."""
 LEASE_SEQUENCES_MAX = 65_536
 """The same of a stream that is published to as fast as can be."""
 
-LEASE_NS = 100 * 1_000_000
+LEASE_NS = 100 * MILLISECOND_NS
 """How long half a lease lasts at the present rate: many times what a sync takes."""
-
-JOURNAL_RESERVE_BYTES = 64 * KIB
-"""End of each journal part that only checkpoints and removals may fill, so that a full disk can be emptied: room for
-some hundred of them. A sixteenth of a small part."""
 
 STREAM_OPEN_SEGMENTS_MAX = 8
 """Clean segments that a stream keeps open for reading: descriptors are few and streams are many."""
@@ -221,6 +228,9 @@ DISK_WORKERS_MAX = 8
 
 WRITE_AHEAD_BYTES_MAX = 64 * KIB
 """What a sync has to write at most for the reactor's thread to have it begun: far from what fills a device's queue."""
+
+WRITE_AHEAD_SYNC_NS_MAX = 20 * MILLISECOND_NS
+"""Nor has it, when the last sync took longer: others have filled the queue, and it would wait as long as they do."""
 
 PASS_BYTES = 2 * MIB
 """Input handled between two checkpoints of the reactor: a few milliseconds."""
@@ -262,6 +272,11 @@ RTT_REFRESH_NS = 3600 * SECOND_NS
 """A round-trip time is measured anew after so long even if there is traffic."""
 
 # ------------------------------------------------------------------ jetstream: streams
+
+ASSET_NAME_BYTES_MAX = 255
+ASSET_DESCRIPTION_BYTES_MAX = 4 * KIB
+ASSET_METADATA_BYTES_MAX = 128 * KIB
+"""Of streams and of consumers: nats-server's bounds."""
 
 ATOMIC_BATCH_MSGS_MAX = 1000
 """Messages of one atomic batch (ADR-50)."""
@@ -308,6 +323,9 @@ CLOSE_STEP_NS = SECOND_NS
 REPUBLISHINGS_MAX = 64
 """How often one message is published again by streams that republish into each other."""
 
+RECENT_BYTES_MAX = 8 * MIB
+"""Memory for the newest messages of one stream, until its checkpoint: consumers mostly want what has just come."""
+
 # ------------------------------------------------------------------ testing
 
 TESTING_LOG_LINES_MAX = 10_000
@@ -326,6 +344,9 @@ CONSUMER_FLOW_WINDOW_BYTES_MAX = 32 * MIB
 
 CONSUMER_RATE_BURST_BYTES = 1 * MIB
 """What a rate-limited consumer may send at once: the largest ordinary message."""
+
+READER_PATIENCE_NS = 10 * SECOND_NS
+"""How long others may have to wait behind what waits for a reader: then it is sent, and may get the reader cut off."""
 
 CONSUMER_DELIVERIES_PER_PASS_MAX = 500
 """Messages one consumer sends before others get their turn."""
@@ -405,6 +426,9 @@ STREAM_UNWRITTEN_BYTES_MAX = 8 * MIB
 
 STREAM_FULL_PAUSE_NS = SECOND_NS
 """A stream that found no space refuses publishes for so long before it tries again."""
+
+SPARSE_WARNING_NS = 30 * SECOND_NS
+"""How often the log is told at most that a disk, or the server's storage, is full."""
 
 CONSUMER_OPS_UNWRITTEN_MAX = 1000
 """Deliveries and acks of one consumer that may wait for its log, when nobody waits for their confirmation."""

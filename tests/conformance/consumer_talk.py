@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tests.conformance.jetstream_talk import Talk, Told, encoded
+from tests.live.server_process import PATIENCE_S
 
 S = 1_000_000_000
 """A second in nanoseconds."""
@@ -81,7 +82,7 @@ def pull(talk: Talk, body: object = None, consumer: str = "C", stream: str = "S"
 
 def take(talk: Talk, count: int, consumer: str = "C", stream: str = "S") -> list[Told]:
     """So many messages, which must be there."""
-    found = pull(talk, {"batch": count, "expires": 5 * S}, consumer, stream)
+    found = pull(talk, {"batch": count, "expires": 30 * S}, consumer, stream)
     assert not found[-1].status, [tell(one) for one in found]
     return found
 
@@ -142,9 +143,15 @@ def silence(talk: Talk, subject: str, seconds: float) -> None:
     assert found == [], [tell(one) for one in found]
 
 
-def wait_for(what: Any, wanted: object, seconds: float = 10.0) -> None:
+def messages(talk: Talk, stream: str = "S") -> int:
+    """How many a stream holds, to be asked for until it is right: how often that is need not be the same."""
+    with talk.ours_alone():
+        return talk.state(stream)[0]
+
+
+def wait_for(what: Any, wanted: object) -> None:
     """Until a look-up gives the wanted value."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_S
     while (found := what()) != wanted:
         assert time.monotonic() < deadline, f"{found}, not {wanted}"
         time.sleep(0.02)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
 import socket
 import time
 from collections import deque
@@ -23,13 +24,12 @@ from typing import Any
 import attrs
 import orjson
 from tests.conformance.nats_server import real_server
-from tests.live.server_process import serve
+from tests.live.server_process import PATIENCE_S, log_end, serve
 
-PATIENCE_S = 60.0
-"""Longer than an answer takes where the disk and the processors have much else to do."""
 CONFIG = "jetstream { store_dir: %s }"
 STORE_CREATE_FAILED = 10049
 STORE_CREATE_PAUSES_S = (0.0, 0.1, 0.4)
+NO_FILE = "no such file or directory"
 ACK_TIME = re.compile(r"(?<=\.)\d{19}(?=\.)")
 VARYING = {
     "created",
@@ -116,9 +116,13 @@ def block_of(headers: Headers) -> bytes:
 class Talk:
     """One connection to one server."""
 
-    def __init__(self, port: int, *, is_ours: bool = True, name: str = "talk") -> None:
-        """`name`: of its inbox, to be unlike that of others at the same server."""
-        self.is_ours = is_ours
+    def __init__(self, port: int, *, streams: Path | None = None, name: str = "talk") -> None:
+        """`streams`: where nats-server keeps its streams; ours has none. `name`: of its inbox, to be unlike that of
+        others at the same server.
+        """
+        self.is_ours = streams is None
+        self._streams = streams
+        self._port = port
         self.log: list[object] = []
         """All answers, comparable."""
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -208,7 +212,7 @@ class Talk:
                     break
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             part = self._socket.recv(1 << 20)
-            assert part, "closed by the server"
+            assert part, "closed by the server" + log_end(self._port)
             self._unread += part
         body, self._unread = self._unread[len(line) + 2 : end - 2], self._unread[end:]
         if is_message:
@@ -242,22 +246,35 @@ class Talk:
         try:
             return self.hear(inbox)
         except TimeoutError as late:
-            late.add_note(f"no answer to {subject} {data[:200]!r}")
+            late.add_note(f"no answer to {subject} {data[:200]!r}{log_end(self._port)}")
             raise
 
     def api(self, call: str, body: object = None) -> Any:
         """A call of the API: its answer. `body`: JSON to be, or bytes as they are.
 
-        nats-server removes the files of a stream behind its deletion, and refuses one new stream in a thousand for it.
+        nats-server removes the files of a stream or consumer behind its deletion, and refuses one of a thousand new
+        ones of the same name for it.
         What it says again and again it means: it gives the same reason for some configurations.
         """
         for pause_s in STORE_CREATE_PAUSES_S:
             answer = self.ask(f"$JS.API.{call}", encoded(body)).json
-            if self.is_ours or answer.get("error", {}).get("err_code") != STORE_CREATE_FAILED:
+            error = answer.get("error", {})
+            is_late = error.get("err_code") == STORE_CREATE_FAILED or NO_FILE in error.get("description", "")
+            if self.is_ours or not is_late:
+                self._clear_after(call)
                 return answer
             self.log.pop()
             time.sleep(pause_s)
         return self.ask(f"$JS.API.{call}", encoded(body)).json
+
+    def _clear_after(self, call: str) -> None:
+        """Remove what nats-server leaves of a removed stream: often, where a consumer was made just before, everything.
+        The next stream of that name would have the messages.
+        """
+        action, _, name = call.rpartition(".")
+        if self._streams is not None and action == "STREAM.DELETE":
+            while (left := self._streams / name).exists():
+                shutil.rmtree(left, ignore_errors=True)
 
     def done(self, call: str, body: object = None) -> Any:
         """A call of the API that must succeed."""
@@ -335,40 +352,34 @@ def encoded(body: object) -> bytes:
 
 @attrs.frozen
 class Servers:
-    """Ports of nats-server and of ours."""
+    """Ports of nats-server and of ours, and where nats-server keeps its streams."""
 
     real: int
     ours: int
+    real_streams: Path
 
     def play(self, scene: Callable[[Talk], None]) -> None:
         """Play a scene to both at once; what they answered must be the same."""
         with ThreadPoolExecutor(2) as pool:
-            for wanted, got in zip(*pool.map(partial(play, scene), (self.real, self.ours), (False, True)), strict=True):
+            both = pool.map(partial(play, scene), (self.real, self.ours), (self.real_streams, None))
+            for wanted, got in zip(*both, strict=True):
                 assert got == wanted, f"\ntnats:       {got}\nnats-server: {wanted}"
 
 
-def play(scene: Callable[[Talk], None], port: int, is_ours: bool) -> list[object]:
+def play(scene: Callable[[Talk], None], port: int, streams: Path | None) -> list[object]:
     """Play a scene to one server; what it answered. No stream is left."""
-    talk = Talk(port, is_ours=is_ours)
+    talk = Talk(port, streams=streams)
     try:
         scene(talk)
     except BaseException as exc:
-        exc.add_note(f"played to {'tnats' if is_ours else 'nats-server'}")
+        exc.add_note(f"played to {'tnats' if talk.is_ours else 'nats-server'}")
         raise
     finally:
         talk.close()
-        clear(port)
+        with Talk(port, streams=streams) as last:
+            for name in last.api("STREAM.NAMES")["streams"] or []:
+                last.done(f"STREAM.DELETE.{name}")
     return talk.log
-
-
-def clear(port: int) -> None:
-    """Delete all streams."""
-    talk = Talk(port)
-    for name in talk.api("STREAM.NAMES")["streams"] or []:
-        talk.done(f"STREAM.DELETE.{name}")
-    talk.close()
-    # nats-server removes files later, and a new stream of the same name may go on where the old one was.
-    time.sleep(0.1)
 
 
 @contextmanager
@@ -378,7 +389,7 @@ def both_servers(folder: Path, more: str = "") -> Iterator[Servers]:
         real_server(folder, CONFIG % orjson.dumps(str(folder / "real")).decode() + more) as real,
         serve(folder, CONFIG % "store" + more) as ours,
     ):
-        yield Servers(real.port, ours.port)
+        yield Servers(real.port, ours.port, folder / "real/jetstream/$G/streams")
 
 
 def wait_for_port(port: int) -> None:

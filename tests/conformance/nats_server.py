@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,13 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.programs import NATS_SERVER
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.live.server_process import LOG_PATHS, PATIENCE_S, wait_until
 
 
 class RealServer:
@@ -37,28 +30,32 @@ class RealServer:
         """Where clients connect."""
         return f"nats://127.0.0.1:{self.port}"
 
+    @property
+    def log(self) -> str:
+        """What it has logged since its start."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def logged_port(self, what: str) -> int:
+        """The port of the log line `{what} on 127.0.0.1:4222`."""
+        line = re.compile(rf"{what} on 127\.0\.0\.1:([0-9]+)")
+        wait_until(lambda: line.search(self.log), what)
+        return int(line.findall(self.log)[0])
+
     def start(self) -> None:
         """Start it and wait until it listens."""
         path = self._folder / "server.conf"
         path.write_text(f"listen: 127.0.0.1:{self.port}\n{self._config}")
         self._log.unlink(missing_ok=True)
         self.process = subprocess.Popen([NATS_SERVER, "-c", str(path), "-l", str(self._log)])
-        for _ in range(200):
-            log = self._log.read_text() if self._log.exists() else ""
-            if "Server is ready" in log:
-                self.port = int(re.findall(r"Listening for client connections on 127\.0\.0\.1:([0-9]+)", log)[0])
-                return
-            try:
-                self.process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
-            break
-        raise AssertionError(f"nats-server did not start: {log}")
+        wait_until(lambda: "Server is ready" in self.log or self.process.poll() is not None, "nats-server's start")
+        assert "Server is ready" in self.log, f"nats-server did not start: {self.log}"
+        self.port = self.logged_port("Listening for client connections")
+        LOG_PATHS[self.port] = self._log
 
     def stop(self) -> None:
         """End it and wait for the end."""
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
 
 @contextmanager

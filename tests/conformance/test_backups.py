@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from tests.conformance.nats_server import real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
 from tests.conformance.test_nats_py import run
-from tests.live.server_process import serve
+from tests.live.server_process import PATIENCE_S, serve
 
 JETSTREAM = "jetstream {{ store_dir: {} }}"
 
@@ -32,7 +32,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:
-    answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", timeout=10)
+    answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", timeout=PATIENCE_S)
     return dict(json.loads(answer.data))
 
 
@@ -42,8 +42,8 @@ async def fill(client: Client, name: str) -> None:
     await api(client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], "allow_msg_ttl": True})
     for number in range(400):
         headers = {"Nats-Msg-Id": f"m{number}"} if number % 3 else None
-        await client.request(f"{name}.{number % 7}", os.urandom(900) + b"x" * 3000, headers=headers)
-    await client.request(f"{name}.ttl", b"x", headers={"Nats-TTL": "1h"})
+        await client.request(f"{name}.{number % 7}", os.urandom(900) + b"x" * 3000, headers=headers, timeout=PATIENCE_S)
+    await client.request(f"{name}.ttl", b"x", headers={"Nats-TTL": "1h"}, timeout=PATIENCE_S)
     await api(client, f"STREAM.PURGE.{name}", {"seq": 5})
     await api(client, f"STREAM.MSG.DELETE.{name}", {"seq": 100})
     consumer = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": [f"{name}.1", f"{name}.2"]}
@@ -51,9 +51,9 @@ async def fill(client: Client, name: str) -> None:
     inbox = await client.subscribe(client.new_inbox())
     await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C", b"5", reply=inbox.subject)
     for number in range(5):
-        message = await inbox.next_msg(5)
+        message = await inbox.next_msg(PATIENCE_S)
         if number % 2:
-            await client.request(message.reply, b"+ACK")
+            await client.request(message.reply, b"+ACK", timeout=PATIENCE_S)
 
 
 async def look(client: Client, name: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ async def fetch(client: Client, stream: str) -> tuple[dict[str, Any], list[bytes
     inbox = await client.subscribe(client.new_inbox())
     answer = await api(client, f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox.subject, "window_size": 300_000})
     chunks = []
-    while (message := await inbox.next_msg(10)).data:
+    while (message := await inbox.next_msg(PATIENCE_S)).data:
         chunks.append(message.data)
         if message.reply:
             await message.respond(b"")
@@ -83,8 +83,8 @@ async def fetch(client: Client, stream: str) -> tuple[dict[str, Any], list[bytes
 async def restore(client: Client, config: dict[str, Any], chunks: list[bytes]) -> dict[str, Any]:
     answer = await api(client, f"STREAM.RESTORE.{config['name']}", {"config": config, "state": {}})
     for chunk in chunks:
-        assert (await client.request(answer["deliver_subject"], chunk, timeout=10)).data == b""
-    return dict(json.loads((await client.request(answer["deliver_subject"], b"", timeout=10)).data))
+        assert (await client.request(answer["deliver_subject"], chunk, timeout=PATIENCE_S)).data == b""
+    return dict(json.loads((await client.request(answer["deliver_subject"], b"", timeout=PATIENCE_S)).data))
 
 
 @pytest.mark.parametrize("source", ["ours", "theirs"])
@@ -121,7 +121,7 @@ def test_the_command_line_backs_up_and_restores(urls: dict[str, str], source: st
 
     def command(where: str, *words: str) -> None:
         done = subprocess.run(
-            [NATS_CLI, "-s", urls[where], *words], capture_output=True, text=True, timeout=60, check=False
+            [NATS_CLI, "-s", urls[where], *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

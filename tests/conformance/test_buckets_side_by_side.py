@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.conformance.consumer_talk import S, hear_some, info, make, seqs, take, wait_for
+from tests.conformance.consumer_talk import S, hear_some, info, make, messages, seqs, take, wait_for
 from tests.conformance.jetstream_talk import Servers, Talk, Told, both_servers, side_by_side
 
 pytestmark = pytest.mark.slow
@@ -152,17 +152,12 @@ def test_keys_that_end(talk: Talk) -> None:
     bucket(talk, max_age=S, duplicate_window=S, subject_delete_marker_ttl=S, allow_msg_ttl=True)
     make(talk, "W", stream="KV_B", ack_policy="none", deliver_subject="watch", deliver_policy="new")
     talk.listen("watch")
-    put(talk, "a", b"1")
-    put(talk, "b", b"1", operation="PURGE", rollup="sub", Nats_TTL="1s")
+    ended = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "1s"}
+    talk.send(Talk.packed("$KV.B.a", b"1") + Talk.packed("$KV.B.b", b"1", ended))  # at once: both end at once
     heard = [talk.hear("watch") for _ in range(3)]
     assert [one.subject for one in heard] == ["$KV.B.a", "$KV.B.b", "$KV.B.a"]
     assert heard[2].headers == {"Nats-Marker-Reason": "MaxAge", "Nats-Rollup": "sub", "Nats-TTL": "1s"}
     wait_for(lambda: messages(talk, "KV_B"), 0)
-
-
-def messages(talk: Talk, stream: str) -> int:
-    with talk.ours_alone():
-        return talk.state(stream)[0]
 
 
 @side_by_side

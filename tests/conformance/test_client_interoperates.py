@@ -21,10 +21,10 @@ from nats.js.errors import KeyNotFoundError
 from tests.conformance.nats_server import RealServer, real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
 from tests.conformance.test_nats_py import run
-from tests.live.server_process import ServerProcess, serve
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 from tnats.cli.app import main
-from tnats.client import connect
 from tnats.client.jetstream import JetStream
 from tnats.client.kv import BucketConfig, Operation, create_bucket, open_bucket
 from tnats.client.object_store import ObjectMeta, StoreConfig, create_store, open_store
@@ -51,9 +51,9 @@ def ours(server: RealServer | ServerProcess, scene: Callable[[JetStream], Awaita
     """Run a scene with our client."""
 
     async def main() -> T:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             async with connect(server.url) as client:
-                return await scene(JetStream(client))
+                return await scene(JetStream(client, timeout_s=PATIENCE_S))
 
     return trio.run(main)
 
@@ -62,9 +62,9 @@ def theirs(server: RealServer | ServerProcess, scene: Callable[[JetStreamContext
     """Run a scene with the official Python client."""
 
     async def main() -> None:
-        client = await nats.connect(server.url)
+        client = await nats.connect(server.url, connect_timeout=PATIENCE_S)
         try:
-            await scene(client.jetstream())
+            await scene(client.jetstream(timeout=PATIENCE_S))
         finally:
             await client.close()
 
@@ -74,7 +74,7 @@ def theirs(server: RealServer | ServerProcess, scene: Callable[[JetStreamContext
 def cli(server: RealServer | ServerProcess, *arguments: str, stdin: bytes = b"") -> str:
     """Run the `nats` command line; its standard output."""
     done = subprocess.run(
-        [NATS_CLI, "-s", server.url, *arguments], input=stdin, capture_output=True, timeout=30, check=False
+        [NATS_CLI, "-s", server.url, *arguments], input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
     return done.stdout.decode()

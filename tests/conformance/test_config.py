@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.programs import NATS_SERVER, needs_nats_server
+from tests.live.server_process import PATIENCE_S
 
 CORPUS = Path(__file__).parents[1] / "unit" / "server" / "config" / "corpus.jsonl"
 CASES = [case for case in map(json.loads, CORPUS.read_text().splitlines()) if case["same"] != "differs"]
@@ -25,7 +26,7 @@ def ask(directory: Path, text: str) -> tuple[str, list[str]]:
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
     digest = re.search(r"\((sha256:[0-9a-f]+)\)", done.stderr)

@@ -18,8 +18,8 @@ from tests.conformance.consumer_talk import (
     hear_some,
     info,
     make,
+    messages,
     none,
-    note,
     place,
     pull,
     refused,
@@ -29,7 +29,7 @@ from tests.conformance.consumer_talk import (
     tell,
     wait_for,
 )
-from tests.conformance.jetstream_talk import Servers, Talk, both_servers, side_by_side
+from tests.conformance.jetstream_talk import Servers, Talk, both_servers, encoded, side_by_side
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +116,7 @@ def test_where_delivery_begins(talk: Talk) -> None:
     talk.create("S")
     talk.flood([f"s.{number % 3}" for number in range(9)])
     stamp = talk.done("STREAM.MSG.GET.S", {"seq": 5})["message"]["time"]
-    for policy, wanted in (
+    policies: list[tuple[dict[str, object], list[int]]] = [
         ({"deliver_policy": "all"}, [1, 2, 3, 4, 5, 6, 7, 8, 9]),
         ({"deliver_policy": "last"}, [9]),
         ({"deliver_policy": "new"}, []),
@@ -124,10 +124,10 @@ def test_where_delivery_begins(talk: Talk) -> None:
         ({"deliver_policy": "last_per_subject", "filter_subject": "s.>"}, [7, 8, 9]),
         ({"deliver_policy": "last", "filter_subject": "s.1"}, [8]),
         ({"deliver_policy": "by_start_sequence", "opt_start_seq": 3, "filter_subject": "s.0"}, [4, 7]),
-    ):
-        make(talk, "P", **policy)
-        assert seqs(pull(talk, {"batch": 20, "no_wait": True}, "P")) == wanted
-        talk.done("CONSUMER.DELETE.S.P")
+    ]
+    for number, (policy, wanted) in enumerate(policies):
+        make(talk, f"P{number}", **policy)
+        assert seqs(pull(talk, {"batch": 20, "no_wait": True}, f"P{number}")) == wanted
     with talk.ours_alone():
         make(talk, "P", deliver_policy="by_start_time", opt_start_time=stamp)
         assert seqs(pull(talk, {"batch": 20, "no_wait": True}, "P"))[0] <= 5
@@ -151,12 +151,34 @@ def test_bytes_without_a_number(talk: Talk) -> None:
     talk.create("S")
     talk.flood(["s.x"] * 5, b"x" * 100)
     make(talk)
-    inbox = ask(talk, {"max_bytes": 1024, "expires": 5 * S})
+    inbox = ask(talk, {"max_bytes": 1024, "expires": 60 * S})
     one, status = talk.hear(inbox), talk.hear(inbox)
     assert seqs([one]) == [1]
-    assert (status.status, status.headers["Nats-Pending-Bytes"]) == ("409 Batch Completed", "882")
-    # nats-server says that -1 messages are pending.
-    assert not talk.is_ours or status.headers["Nats-Pending-Messages"] == "0"
+    assert tell(status) == "409 Batch Completed Nats-Pending-Messages=-1 Nats-Pending-Bytes=882"
+
+
+@side_by_side
+def test_how_much_was_asked_for_is_told_as_it_was_asked(talk: Talk) -> None:
+    """A request for no number of messages gets one; when it ends without, it did not miss one. Its time is its own."""
+    talk.create("S")
+    make(talk, max_expires=S // 5)
+    for body, told in (
+        ({"expires": S // 10}, 0),
+        ({"expires": S // 10, "batch": 0}, 0),
+        ({"expires": S // 10, "batch": -3}, -3),
+        ({"expires": S // 10, "batch": 1}, 1),
+        ({"expires": S // 10, "batch": 3}, 3),
+        ({"expires": S // 10, "no_wait": True}, 0),
+    ):
+        [status] = pull(talk, body)
+        assert tell(status) == f"408 Request Timeout Nats-Pending-Messages={told} Nats-Pending-Bytes=0"
+    inbox = ask(talk, {})
+    silence(talk, inbox, 0.5)
+    talk.flood(["s.x", "s.x", "s.x"])
+    assert seqs([talk.hear(inbox)]) == [1]
+    [status] = pull(talk, {"expires": -1})
+    assert tell(status) == "408 Request Timeout Nats-Pending-Messages=0 Nats-Pending-Bytes=0"
+    assert seqs(pull(talk, {"batch": 0})) == [2]
 
 
 @side_by_side
@@ -165,9 +187,7 @@ def test_a_message_larger_than_asked_for(talk: Talk) -> None:
     talk.create("S")
     talk.flood(["s.x"], b"x" * 2000)
     make(talk)
-    start = time.monotonic()
-    [status] = pull(talk, {"batch": 10, "max_bytes": 1000, "expires": 5 * S})
-    assert time.monotonic() - start < 2
+    [status] = pull(talk, {"batch": 10, "max_bytes": 1000, "expires": 60 * S})
     assert tell(status) == "409 Message Size Exceeds MaxBytes Nats-Pending-Messages=10 Nats-Pending-Bytes=1000"
 
 
@@ -207,9 +227,9 @@ def test_the_bodies_of_requests(talk: Talk) -> None:
         (b'{"batch":-5}', 1),
         (b" 2 ", 2),
     ):
-        found = talk.hear_all(ask(talk, body), 0.3)
-        note(talk, found)
-        assert len(seqs(found)) == count, body
+        inbox = ask(talk, body)
+        hear_some(talk, inbox, count)
+        silence(talk, inbox, 0.2)
 
 
 @side_by_side
@@ -221,7 +241,7 @@ def test_a_request_that_will_not_wait(talk: Talk) -> None:
     fill(talk, 5)
     found = pull(talk, {"batch": 10, "no_wait": True})
     assert (seqs(found), found[-1].status) == ([1, 2, 3, 4, 5], "404 No Messages")
-    inbox = ask(talk, {"batch": 10, "no_wait": True, "expires": 5 * S})
+    inbox = ask(talk, {"batch": 10, "no_wait": True, "expires": 60 * S})
     silence(talk, inbox, 0.3)
     fill(talk, 2)
     assert seqs(hear_some(talk, inbox, 2)) == [6, 7]
@@ -235,11 +255,14 @@ def test_more_requests_than_may_wait(talk: Talk) -> None:
     """The one too many is told so, unless it has heartbeats to find out by; a time limit frees the place."""
     talk.create("S")
     make(talk, max_waiting=2)
-    first = ask(talk, {"batch": 1, "expires": S})
-    ask(talk, {"batch": 1, "expires": 20 * S})
-    third = ask(talk, {"batch": 1, "expires": 20 * S})
+    wishes = [{"expires": 2 * S}, {"expires": 60 * S}, {"expires": 60 * S}, {"expires": 60 * S, "idle_heartbeat": S}]
+    first, _, third, beating = inboxes = [ear(talk) for _ in wishes]
+    asked = [
+        talk.packed("$JS.API.CONSUMER.MSG.NEXT.S.C", encoded({"batch": 1, **wish}), (), inbox)
+        for wish, inbox in zip(wishes, inboxes, strict=True)
+    ]
+    talk.send(b"".join(asked))  # at once, so that the first still waits when the last comes
     assert tell(hear_some(talk, third, 1)[0]) == "409 Exceeded MaxWaiting"
-    beating = ask(talk, {"batch": 1, "expires": 20 * S, "idle_heartbeat": S})
     silence(talk, beating, 0.3)
     assert tell(hear_some(talk, first, 1)[0]).startswith("408 Request Timeout")
     assert info(talk)["num_waiting"] == 1
@@ -250,10 +273,12 @@ def test_heartbeats_of_a_request(talk: Talk) -> None:
     """While there is nothing, a sign of life comes each time; then the message, then the end."""
     talk.create("S")
     make(talk)
-    inbox = ask(talk, {"batch": 2, "expires": 3 * S, "idle_heartbeat": S // 2})
+    inbox = ask(talk, {"batch": 2, "expires": 60 * S, "idle_heartbeat": S // 2})
     assert [one.status for one in hear_some(talk, inbox, 2)] == ["100 Idle Heartbeat"] * 2
     fill(talk, 2)
-    assert seqs(hear_some(talk, inbox, 2)) == [1, 2]
+    while (told := talk.hear(inbox)).status == "100 Idle Heartbeat":
+        pass
+    assert seqs([told, talk.hear(inbox)]) == [1, 2]
 
 
 @side_by_side
@@ -261,22 +286,22 @@ def test_a_consumer_that_is_deleted_under_a_request(talk: Talk) -> None:
     """Whoever waits hears of it at once; requests to what is gone find nobody."""
     talk.create("S")
     make(talk)
-    inbox = ask(talk, {"batch": 1, "expires": 30 * S})
+    inbox = ask(talk, {"batch": 1, "expires": 60 * S})
     wait_for(lambda: waiting(talk), 1)
     talk.done("CONSUMER.DELETE.S.C")
     assert tell(hear_some(talk, inbox, 1)[0]).startswith("409 Consumer Deleted")
     assert talk.hear(ask(talk, {"batch": 1})).status == "503"
     make(talk)
-    inbox = ask(talk, {"batch": 1, "expires": 30 * S})
+    inbox = ask(talk, {"batch": 1, "expires": 60 * S})
     wait_for(lambda: waiting(talk), 1)
     talk.done("STREAM.DELETE.S")
     with talk.ours_alone() as is_ours:  # nats-server says nothing
         assert not is_ours or talk.hear(inbox).status == "409 Consumer Deleted"
 
 
-def waiting(talk: Talk) -> int:
+def waiting(talk: Talk, consumer: str = "C") -> int:
     with talk.ours_alone():
-        return int(info(talk)["num_waiting"])
+        return int(info(talk, consumer)["num_waiting"])
 
 
 @side_by_side
@@ -313,20 +338,34 @@ def test_words_of_acknowledgements(talk: Talk) -> None:
     """Each does what it says; each is confirmed if somebody waits for it; what is no word is confirmed and ignored."""
     talk.create("S")
     fill(talk, 9)
-    make(talk, ack_wait=S)
-    one, two, three, four, five, six, seven, eight, _ = take(talk, 9)
+    make(talk, ack_wait=600 * S)
+    one, two, three, four, five, six, seven, _, _ = take(talk, 9)
     for message, word in ((one, b""), (two, b"+ACK"), (three, b"+OK"), (four, b"+TERM because"), (five, b"nonsense")):
         assert ack(talk, message, word).data == b""
     assert counts(talk) == (0, 5, 0)
     ack(talk, six, b'-NAK {"delay": 200000000}')
     ack(talk, seven, b"-NAK 200ms")
-    found = talk.hear_all(ask(talk, {"batch": 2, "expires": S // 2}), 0.5)
-    assert sorted(seqs(found)) == [6, 7]
-    for _ in range(4):
-        ack(talk, eight, b"+WPI")
-        time.sleep(0.4)
-    again = seqs(talk.hear_all(ask(talk, {"batch": 20, "expires": S // 4}), 0.5))
-    assert (8 in again, 5 in again, 9 in again) == (False, True, True)
+    inbox = ask(talk, {"batch": 2, "expires": 60 * S})
+    assert sorted(seqs([talk.hear(inbox) for _ in range(2)])) == [6, 7]
+
+
+@side_by_side
+def test_work_in_progress(talk: Talk) -> None:
+    """The time of a message begins anew with each word that it is worked on; those that nobody speaks of come again."""
+    talk.create("S")
+    fill(talk, 3)
+    make(talk, ack_wait=2 * S)
+    start = time.monotonic()
+    one, two, _ = take(talk, 3)
+    time.sleep(1)
+    said = time.monotonic()
+    for message, word in ((one, b"nonsense"), (two, b"+WPI")):
+        talk._ask(message.reply, word, ())
+    was_in_time = time.monotonic() - start < 1.9  # on a machine that stood still it may have come too late
+    inbox = ask(talk, {"batch": 3, "expires": 60 * S})
+    again = {place(talk.hear(inbox))[1]: time.monotonic() - said for _ in range(3)}
+    assert sorted(again) == [1, 2, 3]
+    assert again[2] > 1.9 or not was_in_time
 
 
 @side_by_side
@@ -359,7 +398,7 @@ def test_how_often_is_counted_once(talk: Talk) -> None:
     none(talk)
     assert counts(talk)[2] == 0
     with talk.ours_alone() as is_ours:  # nats-server counts the exhausted one from now on
-        assert make(talk, max_deliver=2, ack_wait=S // 2)["num_redelivered"] == (0 if is_ours else 1)
+        assert make(talk, max_deliver=2, ack_wait=S // 2)["num_redelivered"] == 0 or not is_ours
     fill(talk, 1)
     assert seqs(take(talk, 1)) == [2]
     [again] = take(talk, 1)
@@ -387,15 +426,15 @@ def test_each_message_has_its_own_time(talk: Talk) -> None:
     talk.create("S")
     fill(talk, 2)
     make(talk, backoff=[S // 2, S], max_deliver=5)
-    inbox = ask(talk, {"batch": 6, "expires": 20 * S})
     start = time.monotonic()
+    inbox = ask(talk, {"batch": 6, "expires": 60 * S})
     came: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(6):
         message = talk.hear(inbox)
         came[place(message)[1]].append(time.monotonic() - start)
     for times in came.values():
-        assert times[1] - times[0] == pytest.approx(0.5, abs=0.3)
-        assert times[2] - times[1] == pytest.approx(1.0, abs=0.4)
+        assert times[1] > 0.45
+        assert times[2] > 1.45
 
 
 @side_by_side
@@ -475,6 +514,13 @@ def test_acknowledging_everything_up_to_a_message(talk: Talk) -> None:
     assert floor(talk) == (7, 7)
     ack(talk, found[8], b"+TERM")
     assert (floor(talk), counts(talk)) == ((9, 9), (0, 1, 0))
+    fill(talk, 3)
+    gone = take(talk, 2)[1]
+    talk.done("STREAM.MSG.DELETE.S", {"seq": 12})
+    talk.say(gone.reply, b"+TERM")
+    with talk.ours_alone():
+        wait_for(lambda: floor(talk), (12, 12))
+    assert counts(talk) == (1, 0, 0)
 
 
 @side_by_side
@@ -493,7 +539,7 @@ def test_as_many_as_may_await_their_ack(talk: Talk) -> None:
     talk.create("S")
     fill(talk, 5)
     make(talk, max_ack_pending=2)
-    inbox = ask(talk, {"batch": 5, "expires": 20 * S})
+    inbox = ask(talk, {"batch": 5, "expires": 60 * S})
     first, _ = hear_some(talk, inbox, 2)
     silence(talk, inbox, 0.3)
     ack(talk, first)
@@ -512,7 +558,7 @@ def test_deliveries_come_to_an_end(talk: Talk) -> None:
     make(talk, max_deliver=2, ack_wait=S // 2)
     for _ in range(2):
         take(talk, 3)
-    inbox = ask(talk, {"batch": 1, "expires": 5 * S})
+    inbox = ask(talk, {"batch": 1, "expires": 60 * S})
     heard = [talk.hear("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C") for _ in range(3)]
     assert sorted((one.json["stream_seq"], one.json["deliveries"]) for one in heard) == [(1, 2), (2, 2), (3, 2)]
     fill(talk, 1)
@@ -633,6 +679,26 @@ def test_other_filters(talk: Talk) -> None:
 
 
 @side_by_side
+def test_other_filters_while_messages_are_in_hand(talk: Talk) -> None:
+    """What was delivered awaits its ack as before: an ack ends it, in a work queue it is gone then, and what is not
+    acknowledged comes again, wanted or not.
+    """
+    for retention in ("limits", "workqueue"):
+        talk.create("S", subjects=["t.>"], retention=retention)
+        make(talk, filter_subject="t.a", ack_wait=S)
+        talk.flood(["t.a", "t.b", "t.a", "t.b"])
+        first, _ = take(talk, 2)
+        make(talk, filter_subject="t.b", ack_wait=S)
+        assert (floor(talk), counts(talk)) == ((0, 0), (1, 2, 0))
+        ack(talk, first)
+        wait_for(lambda: messages(talk), 4 if retention == "limits" else 3)
+        assert floor(talk)[0] == 1
+        inbox = ask(talk, {"batch": 2, "expires": 60 * S})
+        assert sorted(place(talk.hear(inbox))[:2] for _ in range(2)) == [(1, 4), (2, 3)]
+        talk.done("STREAM.DELETE.S")
+
+
+@side_by_side
 def test_the_same_start_written_otherwise(talk: Talk) -> None:
     """A start time with another precision or zone is the same time."""
     talk.create("S")
@@ -654,14 +720,14 @@ def test_limits_of_a_consumer_can_change(talk: Talk) -> None:
     take(talk, 2)
     found = make(
         talk,
-        ack_wait=S,
+        ack_wait=60 * S,
         max_deliver=7,
         max_ack_pending=9,
         headers_only=True,
         description="d",
         metadata={"a": "b"},
         max_batch=3,
-        max_expires=5 * S,
+        max_expires=60 * S,
         max_bytes=4096,
         sample_freq="30",
         inactive_threshold=60 * S,
@@ -680,6 +746,17 @@ def test_limits_of_a_consumer_can_change(talk: Talk) -> None:
         assert "error" in answer, fixed
 
 
+@side_by_side
+def test_another_ack_wait_holds_for_what_is_in_hand(talk: Talk) -> None:
+    """A message that was to be awaited for minutes comes again after the second that an update asks for."""
+    talk.create("S")
+    fill(talk, 2)
+    make(talk, ack_wait=600 * S)
+    take(talk, 2)
+    make(talk, ack_wait=S)
+    assert [place(one)[:2] for one in take(talk, 2)] == [(2, 1), (2, 2)]
+
+
 # ------------------------------------------------------------------ pausing, resetting, ending by itself
 
 
@@ -695,8 +772,9 @@ def test_pausing_and_going_on(talk: Talk) -> None:
     for resume in (None, {"pause_until": "0001-01-01T00:00:00Z"}, {}):
         found = talk.done("CONSUMER.PAUSE.S.C", {"pause_until": until})
         assert found["paused"]
-        inbox = ask(talk, {"batch": 1, "expires": 20 * S})
+        inbox = ask(talk, {"batch": 1, "expires": 60 * S})
         silence(talk, inbox, 0.2)
+        none(talk)
         ack(talk, one)
         assert talk.done("CONSUMER.PAUSE.S.C", resume)["paused"] is False
         # nats-server serves the request only seconds later, or with the next one.
@@ -706,7 +784,7 @@ def test_pausing_and_going_on(talk: Talk) -> None:
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
     with talk.ours_alone():
         talk.done("CONSUMER.PAUSE.S.C", {"pause_until": soon})
-    assert seqs([talk.hear(ask(talk, {"batch": 1, "expires": 20 * S}))])
+    assert seqs([talk.hear(ask(talk, {"batch": 1, "expires": 60 * S}))])
     assert talk.refused("CONSUMER.PAUSE.S.X", {"pause_until": until}) == 10014
 
 
@@ -744,18 +822,21 @@ def test_what_counts_as_use(talk: Talk) -> None:
         with talk.ours_alone():
             return talk.done("CONSUMER.NAMES.S")["consumers"] or []
 
-    make(talk, durable_name="", ack_wait=60 * S, inactive_threshold=S // 2)
+    make(talk, durable_name="", ack_wait=60 * S, inactive_threshold=600 * S)
     [one] = take(talk, 1)
+    make(talk, durable_name="", ack_wait=60 * S, inactive_threshold=S // 2)
     for word in (b"+WPI", b"+WPI", b"+WPI"):
         time.sleep(0.4)
         ack(talk, one, word)
     assert names() == ["C"]
     ack(talk, one)
     wait_for(names, [])
-    make(talk, durable_name="", inactive_threshold=S // 2)
-    ask(talk, {"batch": 5, "expires": int(1.5 * S)})
+    make(talk, "D", durable_name="", inactive_threshold=600 * S)  # nats-server still removes the files of C
+    ask(talk, {"batch": 5, "expires": 600 * S}, "D")
+    wait_for(lambda: waiting(talk, "D"), 1)
+    make(talk, "D", durable_name="", inactive_threshold=S // 2)
     time.sleep(1.2)
-    assert names() == ["C"]
+    assert names() == ["D"]
 
 
 # ------------------------------------------------------------------ priority groups
@@ -786,49 +867,52 @@ def test_overflow(talk: Talk) -> None:
     make(talk, priority_policy="overflow", priority_groups=["g"])
     for body in ({"batch": 1, "expires": S}, {"batch": 1, "expires": S, "group": "x"}):
         assert pull(talk, body)[0].status.startswith("400"), body
-    inbox = ask(talk, {"batch": 5, "expires": 20 * S, "group": "g", "min_pending": 3})
-    acks = ask(talk, {"batch": 5, "expires": 20 * S, "group": "g", "min_ack_pending": 2})
+    inbox = ask(talk, {"batch": 5, "expires": 60 * S, "group": "g", "min_pending": 3})
+    acks = ask(talk, {"batch": 5, "expires": 60 * S, "group": "g", "min_ack_pending": 2})
     fill(talk, 2)
     silence(talk, inbox, 0.3)
     fill(talk, 1)
     assert seqs(hear_some(talk, inbox, 1)) == [1]
     silence(talk, inbox, 0.3)
     silence(talk, acks, 0.1)
-    plain = ask(talk, {"batch": 1, "expires": 20 * S, "group": "g"})
+    plain = ask(talk, {"batch": 1, "expires": 60 * S, "group": "g"})
     assert seqs(hear_some(talk, plain, 1)) == [2]
     assert seqs(hear_some(talk, acks, 1)) == [3]
 
 
 @side_by_side
 def test_a_pinned_client(talk: Talk) -> None:
-    """The first to ask is pinned and gets everything; when it is silent, or unpinned, another is."""
-    talk.listen("$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.C")
-    talk.listen("$JS.EVENT.ADVISORY.CONSUMER.UNPINNED.S.C")
+    """The first to ask is pinned and gets everything; when it is unpinned, or silent, another is."""
+    pinned, unpinned = "$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.*", "$JS.EVENT.ADVISORY.CONSUMER.UNPINNED.S.*"
+    talk.listen(pinned)
+    talk.listen(unpinned)
     talk.create("S")
     fill(talk, 9)
-    make(talk, priority_policy="pinned_client", priority_groups=["g"], priority_timeout=S)
-    want = {"batch": 1, "expires": 30 * S, "group": "g"}
+    make(talk, priority_policy="pinned_client", priority_groups=["g"], priority_timeout=600 * S)
+    want = {"batch": 1, "expires": 60 * S, "group": "g"}
     [one] = pull(talk, want)
     pin = one.headers["Nats-Pin-Id"]
     other = ask(talk, want)
     [two] = pull(talk, {**want, "id": pin})
     assert (seqs([one, two]), two.headers["Nats-Pin-Id"]) == ([1, 2], pin)
     assert pull(talk, {**want, "id": "wrong"})[0].status.startswith("423")
-    start = time.monotonic()
-    [three] = hear_some(talk, other, 1)
-    assert 0.3 < time.monotonic() - start < 2.5
-    assert (place(three)[1], three.headers["Nats-Pin-Id"] != pin) == (3, True)
-    later = ask(talk, want)
     assert talk.refused("CONSUMER.UNPIN.S.C", {"group": "x"}) == 10160
     assert talk.refused("CONSUMER.UNPIN.S.C", {"group": ""}) == 10025
+    silence(talk, other, 0.2)
     talk.done("CONSUMER.UNPIN.S.C", {"group": "g"})
-    hear_some(talk, later, 1)
-    reasons = [talk.hear("$JS.EVENT.ADVISORY.CONSUMER.UNPINNED.S.C").json["reason"] for _ in range(2)]
-    assert reasons == ["timeout", "admin"]
-    assert len([talk.hear("$JS.EVENT.ADVISORY.CONSUMER.PINNED.S.C") for _ in range(3)]) == 3
+    [three] = hear_some(talk, other, 1)
+    assert (place(three)[1], three.headers["Nats-Pin-Id"] != pin) == (3, True)
     [state] = info(talk)["priority_groups"]
     assert state["group"] == "g"
     assert state["pinned_client_id"]
+    make(talk, "D", priority_policy="pinned_client", priority_groups=["g"], priority_timeout=S)
+    start = time.monotonic()
+    [one] = pull(talk, want, "D")
+    [two] = hear_some(talk, ask(talk, want, "D"), 1)
+    assert time.monotonic() - start > 0.9
+    assert (place(two)[1], two.headers["Nats-Pin-Id"] != one.headers["Nats-Pin-Id"]) == (2, True)
+    assert [talk.hear(unpinned).json["reason"] for _ in range(2)] == ["admin", "timeout"]
+    assert len([talk.hear(pinned) for _ in range(4)]) == 4
 
 
 @side_by_side
@@ -836,9 +920,9 @@ def test_prioritized(talk: Talk) -> None:
     """The lowest number is served first, whoever asked first."""
     talk.create("S")
     make(talk, priority_policy="prioritized", priority_groups=["g"])
-    low = ask(talk, {"batch": 2, "expires": 20 * S, "group": "g", "priority": 5})
-    high = ask(talk, {"batch": 2, "expires": 20 * S, "group": "g", "priority": 1})
-    talk.fence()
+    low = ask(talk, {"batch": 2, "expires": 60 * S, "group": "g", "priority": 5})
+    high = ask(talk, {"batch": 2, "expires": 60 * S, "group": "g", "priority": 1})
+    wait_for(lambda: waiting(talk), 2)
     fill(talk, 3)
     assert seqs(hear_some(talk, high, 2)) == [1, 2]
     assert seqs(hear_some(talk, low, 1)) == [3]
@@ -949,8 +1033,8 @@ def test_a_group_of_listeners(talk: Talk) -> None:
     for sid in (71, 72):
         talk._sids[sid] = "group"
         talk.send(f"SUB d q {sid}\r\n".encode())
-    talk.fence()
-    assert sorted(seqs(talk.hear_all("group", 0.5))) == [1, 2, 3]
+    assert sorted(seqs([talk.hear("group") for _ in range(3)])) == [1, 2, 3]
+    silence(talk, "group", 0.2)
     assert refused(talk, deliver_subject="e", deliver_group="q", ack_policy="none") == 10013
 
 
@@ -964,7 +1048,9 @@ def test_signs_of_life_of_a_push_consumer(talk: Talk) -> None:
         "100 Idle Heartbeat Nats-Last-Consumer=0 Nats-Last-Stream=0"
     ] * 2
     fill(talk, 2)
-    found = [talk.hear("d") for _ in range(4)]
+    found = []
+    while seqs(found) != [1, 2] or not found[-1].status:
+        found.append(talk.hear("d"))
     assert tell(found[-1]) == "100 Idle Heartbeat Nats-Last-Consumer=2 Nats-Last-Stream=2"
 
 
@@ -1039,37 +1125,35 @@ def quiet_floor(talk: Talk) -> int:
 
 @side_by_side
 def test_a_rate(talk: Talk) -> None:
-    """Bits a second hold over a stretch of time."""
+    """No more bits come than there may be in the time."""
     talk.create("S")
     talk.flood(["s.x"] * 400, b"x" * 10_000)
     make(talk, deliver_subject="d", ack_policy="none", max_ack_pending=-1, rate_limit_bps=8_000_000)
-    talk.listen("d")
     start = time.monotonic()
+    talk.listen("d")
     for _ in range(400):
         talk.hear("d")
-    assert 2 < time.monotonic() - start < 8
+    assert time.monotonic() - start > 2
 
 
 @side_by_side
 def test_replaying_as_it_was(talk: Talk) -> None:
-    """The pauses between messages are those of the original."""
+    """No message comes before the pauses of the original are over."""
     talk.create("S")
     for _ in range(3):
         talk.stored("s.x")
         time.sleep(0.4)
     for config in ({"deliver_subject": "d", "ack_policy": "none"}, {"ack_policy": "none"}):
         make(talk, **config, replay_policy="original")
+        start = time.monotonic()
         if "deliver_subject" in config:
             talk.listen("d")
             inbox = "d"
         else:
-            inbox = ask(talk, {"batch": 3, "expires": 10 * S})
-        times = []
-        for _ in range(3):
+            inbox = ask(talk, {"batch": 3, "expires": 60 * S})
+        for number in range(3):
             talk.hear(inbox)
-            times.append(time.monotonic())
-        assert times[1] - times[0] == pytest.approx(0.4, abs=0.2)
-        assert times[2] - times[1] == pytest.approx(0.4, abs=0.2)
+            assert time.monotonic() - start > 0.38 * number
         talk.done("CONSUMER.DELETE.S.C")
 
 
@@ -1100,9 +1184,18 @@ def test_a_filter_narrowed_on_an_interest_stream(talk: Talk) -> None:
     wait_for(lambda: messages(talk), 1)
 
 
-def messages(talk: Talk, stream: str = "S") -> int:
-    with talk.ours_alone():
-        return talk.state(stream)[0]
+@side_by_side
+def test_a_reset_that_skips_on_an_interest_stream(talk: Talk) -> None:
+    """What was skipped goes, unless another consumer wants it."""
+    talk.create("S", subjects=["interest.>"], retention="interest")
+    make(talk)
+    make(talk, "D", filter_subject="interest.1")
+    talk.flood([f"interest.{number}" for number in range(5)])
+    take(talk, 2)
+    assert talk.done("CONSUMER.RESET.S.C", {"seq": 4})["reset_seq"] == 4
+    wait_for(lambda: messages(talk), 3)
+    assert seqs(take(talk, 2)) == [4, 5]
+    assert seqs(take(talk, 1, "D")) == [2]
 
 
 @side_by_side
@@ -1222,7 +1315,7 @@ def test_an_interest_stream_lets_go_of_exhausted_messages(talk: Talk) -> None:
     time.sleep(1)
     none_left = pull(talk, {"batch": 2, "no_wait": True})
     ack(talk, none_left[0])
-    time.sleep(0.3)
+    wait_for(lambda: quiet_floor(talk), 2)
     talk.state("S")
     info(talk)
 

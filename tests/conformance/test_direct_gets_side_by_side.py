@@ -94,10 +94,13 @@ def test_requests_that_are_none(talk: Talk) -> None:
         {"last_by_subj": "s.1.1", "batch": 3},
         {"multi_last": ["s.1.1"], "last_by_subj": "s.1.1"},
         {"multi_last": ["s.1.1"], "up_to_seq": 5, "up_to_time": LONG_AGO},
+        {"multi_last": ["s.1.1"], "seq": 1, "start_time": LONG_AGO},
+        {"last_by_subj": "s.1.1", "up_to_seq": 5, "up_to_time": LONG_AGO},
     ):
         assert talk.get("S", body).status == "408 Bad Request", body
     for body in ({"seq": 1}, {"last_by_subj": "s.1.1"}, {"batch": 2}):
         assert talk.get("S", body, "s.1.1").status == "408 Bad Request", body
+    assert talk.get("S", {"max_bytes": 10}, "s.1.1").status != "408 Bad Request"
     talk.create("N")
     assert talk.get("N", {"seq": 1}).status == "503"
 

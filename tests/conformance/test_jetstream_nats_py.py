@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import RePublish, StreamSource
 from nats.js.errors import BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from tests.conformance.test_nats_py import run
-from tests.live.server_process import ServerProcess, serve
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 Scene = Callable[[JetStreamContext], Awaitable[None]]
 
@@ -26,9 +26,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def play(server: ServerProcess, scene: Scene) -> None:
     async def main() -> None:
-        client = await nats.connect(server.url)
+        client = await nats.connect(server.url, connect_timeout=PATIENCE_S)
         try:
-            await scene(client.jetstream())
+            await scene(client.jetstream(timeout=PATIENCE_S))
         finally:
             await client.close()
 
@@ -60,15 +60,15 @@ def test_pull_and_acknowledge(server: ServerProcess, storage: str) -> None:
         for number in range(10):
             await js.publish(f"{name}.a", b"%d" % number)
         subscription = await js.pull_subscribe(f"{name}.>", durable="D")
-        for message in await subscription.fetch(6, timeout=5):
-            await message.ack_sync()
-        (given_back,) = await subscription.fetch(1, timeout=5)
+        for message in await subscription.fetch(6, timeout=PATIENCE_S):
+            await message.ack_sync(timeout=PATIENCE_S)
+        (given_back,) = await subscription.fetch(1, timeout=PATIENCE_S)
         await given_back.nak()
-        rest = await subscription.fetch(4, timeout=5)
+        rest = await subscription.fetch(4, timeout=PATIENCE_S)
         assert sorted(message.data for message in rest) == [b"6", b"7", b"8", b"9"]
         assert next(message for message in rest if message.data == b"6").metadata.num_delivered == 2
         for message in rest:
-            await message.ack_sync()
+            await message.ack_sync(timeout=PATIENCE_S)
         info = await js.consumer_info(name, "D")
         assert (info.num_pending, info.num_ack_pending, info.ack_floor.stream_seq) == (0, 0, 10)
 
@@ -84,11 +84,13 @@ def test_push_and_ordered(server: ServerProcess) -> None:
             await js.publish("push.a", b"%d" % number)
         push = await js.subscribe("push.>", durable="P", manual_ack=True)
         for number in range(200):
-            message = await push.next_msg(timeout=5)
+            message = await push.next_msg(timeout=PATIENCE_S)
             assert message.data == b"%d" % number
             await message.ack()
         ordered = await js.subscribe("push.>", ordered_consumer=True)
-        assert [(await ordered.next_msg(timeout=5)).data for _ in range(200)] == [b"%d" % one for one in range(200)]
+        assert [(await ordered.next_msg(timeout=PATIENCE_S)).data for _ in range(200)] == [
+            b"%d" % one for one in range(200)
+        ]
 
     play(server, scene)
 
@@ -104,8 +106,8 @@ def test_work_queue_and_interest(server: ServerProcess) -> None:
         assert (await js.publish("wish", b"")).seq == 1
         assert (await js.stream_info("WISH")).state.messages == 0
         workers = await js.pull_subscribe("work", durable="W")
-        for left, message in zip((2, 1, 0), await workers.fetch(3, timeout=5), strict=True):
-            await message.ack_sync()
+        for left, message in zip((2, 1, 0), await workers.fetch(3, timeout=PATIENCE_S), strict=True):
+            await message.ack_sync(timeout=PATIENCE_S)
             assert (await js.stream_info("WORK")).state.messages == left
 
     play(server, scene)
@@ -149,7 +151,7 @@ def test_key_value(server: ServerProcess) -> None:
             await bucket.get("a")
         assert await bucket.keys() == ["b"]
         watcher = await bucket.watch("b")
-        assert (await watcher.updates(timeout=5)).value == b"x"
+        assert (await watcher.updates(timeout=PATIENCE_S)).value == b"x"
         await js.delete_key_value("KV")
         with pytest.raises(BucketNotFoundError):
             await js.key_value("KV")
@@ -210,7 +212,7 @@ def test_republish(server: ServerProcess) -> None:
         await js.add_stream(name="SAID", subjects=["said.>"], republish=republish)
         await js.publish("said.a", b"1")
         await js.publish("said.a", b"2")
-        messages = [await heard.next_msg(timeout=5) for _ in range(2)]
+        messages = [await heard.next_msg(timeout=PATIENCE_S) for _ in range(2)]
         assert [(message.subject, message.data) for message in messages] == [("again.a", b"1"), ("again.a", b"2")]
         headers = messages[1].headers
         assert headers is not None

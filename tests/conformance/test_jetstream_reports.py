@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 from tests.conformance.jetstream_talk import CONFIG, Talk
-from tests.conformance.nats_server import free_port, real_server
-from tests.live.server_process import serve
+from tests.conformance.nats_server import real_server
+from tests.live.server_process import PATIENCE_S, serve
 
 NOT_THERE = {".limits.default_max_consumers", ".config.sync_always", ".config.sync_interval", ".config.compress_ok"}
 """nats-server has a bound on consumers that nobody asked for; the rest depends on the configuration."""
@@ -34,9 +34,9 @@ HEALTH = [
 def monitors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     """Monitoring ports of nats-server and of ours, each with a few streams and consumers."""
     folder: Path = tmp_path_factory.mktemp("servers")
-    real_monitor = free_port()
-    config = CONFIG % json.dumps(str(folder / "real")) + f'\nhttp: "127.0.0.1:{real_monitor}"'
-    with real_server(folder, config) as real, serve(folder, CONFIG % "store" + '\nhttp: "127.0.0.1:-1"') as ours:
+    more = '\nhttp: "127.0.0.1:-1"'
+    config = CONFIG % json.dumps(str(folder / "real")) + more
+    with real_server(folder, config) as real, serve(folder, CONFIG % "store" + more) as ours:
         for one in (real.port, ours.port):
             talk = Talk(one)
             talk.create("A", max_bytes=100_000)
@@ -47,12 +47,12 @@ def monitors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, in
             while talk.state("S")[0] < 3:
                 pass
             talk.close()
-        yield real_monitor, ours.monitoring_port
+        yield real.logged_port("Starting http monitor"), ours.monitoring_port
 
 
 def fetch(port: int, path: str) -> tuple[int, Any]:
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return answer.status, json.load(answer)
     except HTTPError as refused:
         body = refused.read()

@@ -10,7 +10,7 @@ from tests.conformance.nats_server import RealServer, real_server
 from tests.live.kv_scenes import *  # noqa: F403 - the tests themselves
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     folder = tmp_path_factory.mktemp("nats")
     with real_server(folder, f'jetstream {{ store_dir: "{folder}" }}') as server:

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
-from tests.live.server_process import ServerProcess, serve
-
-PATIENCE_S = 60
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 pytestmark = [pytest.mark.slow, needs_nats_cli]
 

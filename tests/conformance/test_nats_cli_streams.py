@@ -6,14 +6,13 @@ It is taken from the PATH, or from `TNATS_NATS_CLI`.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conformance.programs import needs_nats_cli
 from tests.conformance.test_nats_cli_consumers import Cli
-from tests.live.server_process import serve
+from tests.live.server_process import serve, wait_until
 
 pytestmark = [pytest.mark.slow, needs_nats_cli]
 
@@ -119,10 +118,8 @@ def test_schedules(cli: Cli) -> None:
          "clock.data"),
     ):  # fmt: skip
         cli.run("publish", *words, subject, "body")
-    deadline = time.monotonic() + 20
     wanted = {f"clock.out.{word}" for word in ("once", "every", "cron", "sample")}
-    while not wanted <= cli.json("stream", "subjects", "CLOCK", "--json").keys():
-        assert time.monotonic() < deadline
+    wait_until(lambda: wanted <= cli.json("stream", "subjects", "CLOCK", "--json").keys())
     assert "sampled" in cli.run("stream", "get", "CLOCK", "--last-for", "clock.out.sample")
     assert "body" in cli.run("stream", "get", "CLOCK", "--last-for", "clock.out.once")
 
@@ -154,7 +151,5 @@ def test_ends_and_markers(cli: Cli) -> None:
     """A message with a TTL leaves a delete marker behind."""
     add(cli, "TTL", "--subject-del-markers-ttl", "1m", "--max-msgs-per-subject", "1", "--allow-direct")
     cli.run("publish", "--jetstream", "-H", "Nats-TTL:1s", "ttl.x", "soon gone")
-    deadline = time.monotonic() + 10
-    while "MaxAge" not in cli.run("stream", "get", "TTL", "--last-for", "ttl.x"):
-        assert time.monotonic() < deadline
+    wait_until(lambda: "MaxAge" in cli.run("stream", "get", "TTL", "--last-for", "ttl.x"))
     assert state(cli, "TTL") == (1, 2, 2)

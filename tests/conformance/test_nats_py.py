@@ -16,9 +16,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.micro.request import Request
-from tests.live.server_process import ServerProcess, serve
-
-PATIENCE_S = 60
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +232,9 @@ def test_refusals(tmp_path: Path) -> None:
             errors.add(error)
 
         with pytest.raises(nats.errors.Error, match="Authorization Violation"):
-            await nats.connect(own.url, user="u", password="wrong", allow_reconnect=False, error_cb=note)
+            await nats.connect(
+                own.url, user="u", password="wrong", allow_reconnect=False, connect_timeout=PATIENCE_S, error_cb=note
+            )
         client = await nats.connect(own.url, user="u", password="p", error_cb=note)
         errors.seen.clear()
         await client.publish("forbidden", b"")

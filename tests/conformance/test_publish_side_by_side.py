@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+from tests.conformance.consumer_talk import messages, wait_for
 from tests.conformance.jetstream_talk import Servers, Talk, both_servers, side_by_side
+from tests.live.server_process import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -470,6 +474,56 @@ def test_a_refused_batch_of_increments(talk: Talk) -> None:
 
 
 @side_by_side
+def test_which_of_two_faults_is_told(talk: Talk) -> None:
+    """A message that is too large is just that, whatever its headers say; a TTL that is none is found out last."""
+    talk.create("S", max_msg_size=60, allow_rollup_hdrs=False)
+    talk.create("T", allow_msg_ttl=True)
+    for subject in ("s", "t"):
+        talk.stored(subject, b"", {"Nats-Msg-Id": "a"})
+    faults = {
+        "Nats-Msg-Id": "a", "Nats-Expected-Stream": "x", "Nats-Expected-Last-Sequence": "9", "Nats-Rollup": "sub",
+        "Nats-Expected-Last-Msg-Id": "x", "Nats-Schedule": "x", "Nats-Scheduler": "x", "Nats-Incr": "x",
+        "Nats-Stream-Source": "x", "Nats-TTL": "x",
+    }  # fmt: skip
+    for key, value in faults.items():
+        assert talk.denied("s", bytes(60), {key: value}) == 10054
+        talk.publish("t", b"", {"Nats-TTL": "x", key: value})
+
+
+@side_by_side
+def test_copies_of_rollups(talk: Talk) -> None:
+    """A copy rolls up what its origin has rolled up if it allows roll-ups, and keeps everything otherwise."""
+    talk.create("O", allow_rollup_hdrs=True)
+    for name in ("M", "N"):
+        talk.done(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": "O"}, "allow_rollup_hdrs": name == "N"})
+    for name in ("S", "T"):
+        talk.done(f"STREAM.CREATE.{name}", {"name": name, "sources": [{"name": "O"}], "allow_rollup_hdrs": name == "T"})
+    for number in range(3):
+        talk.stored("o", b"%d" % number)
+    for name in "MNST":
+        wait_for(partial(messages, talk, name), 3)
+    talk.stored("o", b"3", {"Nats-Rollup": "sub"})
+    for name, count in {"M": 4, "N": 1, "S": 4, "T": 1}.items():
+        wait_for(partial(messages, talk, name), count)
+        with talk.ours_alone():
+            answer = talk.done(f"STREAM.MSG.GET.{name}", {"seq": 4})
+        assert b"Nats-Rollup: sub" in base64.b64decode(answer["message"]["hdrs"])
+
+
+@side_by_side
+def test_a_work_queue_that_is_copied(talk: Talk) -> None:
+    """What a consumer waits for stays in it until that has it, although a mirror has it by now."""
+    talk.create("O", retention="workqueue")
+    talk.done("CONSUMER.CREATE.O.C", {"stream_name": "O", "config": {"durable_name": "C", "ack_policy": "explicit"}})
+    talk.done("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}})
+    for _ in range(3):
+        talk.stored("o")
+    wait_for(lambda: messages(talk, "M"), 3)
+    time.sleep(0.3)
+    assert messages(talk, "O") == 3
+
+
+@side_by_side
 def test_headers_of_copies(talk: Talk) -> None:
     """A copy is a message of its own: what was said about batches and expectations is gone, by whole names; all else,
     also a value that looks like such a header, is there byte for byte.
@@ -485,9 +539,7 @@ def test_headers_of_copies(talk: Talk) -> None:
     talk.publish(
         "o.b", b"4: Nats-Expected-Stream: T", {**wanted, "Nats-Expected-Stream": "O", LAST: "3", LAST_OF_SUBJECT: "0"}
     )
-    deadline = time.monotonic() + 10
-    while talk.state("M")[2] != 4 or talk.state("S")[2] != 4:
-        assert time.monotonic() < deadline
+    wait_until(lambda: talk.state("M")[2] == talk.state("S")[2] == 4)
     talk.log.clear()
     added = {"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Stream-Source"}
     for name in ("M", "S"):

@@ -12,12 +12,11 @@ import pytest
 from tests.conformance.consumer_talk import ask, place
 from tests.conformance.jetstream_talk import Servers, Talk, both_servers
 from tests.jetstream_operations import ENDING, Call, Fetch, Operation, Operations, Publish, Say
+from tests.live.server_process import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
 SEEDS = int(os.environ.get("TNATS_SEEDS", "12"))
-PATIENCE_S = 5.0
-"""nats-server lets go of messages, and counts what is pending, a moment after its answer."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def test_both_do_the_same(servers: Servers, seed: int) -> None:
         deliver_policies=["all", "all", "new", "last", "by_start_sequence"],
         is_plain=True,
     )
-    with Talk(servers.real, is_ours=False) as real, Talk(servers.ours) as ours:
+    with Talk(servers.real, streams=servers.real_streams) as real, Talk(servers.ours) as ours:
         players = [Player(talk, stream) for talk in (real, ours)]
         history = []
         try:
@@ -117,7 +116,7 @@ def test_both_do_the_same(servers: Servers, seed: int) -> None:
                 wanted, got = (player.carry_out(operation) for player in players)
                 assert got == wanted, history
                 deadline = time.monotonic() + PATIENCE_S
-                while True:
+                while True:  # nats-server lets go of messages, and counts what is pending, a moment after its answer
                     wanted, got = (player.state(sorted(operations.consumers)) for player in players)
                     if got == wanted or time.monotonic() > deadline:
                         break

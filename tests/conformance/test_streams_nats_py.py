@@ -11,9 +11,7 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 from tests.conformance.test_jetstream_nats_py import play
-from tests.live.server_process import ServerProcess, serve
-
-PATIENCE_S = 10
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +98,7 @@ def test_batches(server: ServerProcess) -> None:
         client = js._nc
         for number in (1, 2):
             headers = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(number)}
-            assert (await client.request("batch", b"%d" % number, headers=headers)).data == b""
+            assert (await client.request("batch", b"%d" % number, headers=headers, timeout=PATIENCE_S)).data == b""
         assert (await js.stream_info("BATCH")).state.messages == 0
         commit = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
         ack = await js.publish("batch", b"3", headers=commit)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.conformance.jetstream_talk import Servers, Talk, both_servers, side_by_side
+from tests.conformance.consumer_talk import messages, wait_for
+from tests.conformance.jetstream_talk import Servers, Talk, Told, both_servers, side_by_side
+from tests.live.server_process import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +249,122 @@ def test_a_first_sequence(talk: Talk) -> None:
 
 
 @side_by_side
+def test_subjects_change_hands(talk: Talk) -> None:
+    """What a stream gives up, by an update or its end, another one may have; what it took, nobody else."""
+
+    def wish(name: str, *subjects: str) -> tuple[str, dict[str, Any]]:
+        return name, {"name": name, "subjects": list(subjects)}
+
+    for call, (name, config), code in (
+        ("CREATE", wish("A", "a", "c.>"), 0),
+        ("CREATE", wish("B", "a"), 10065),
+        ("CREATE", wish("B", "c.*.x"), 10065),
+        ("UPDATE", wish("A", "b", "c.1"), 0),
+        ("CREATE", wish("B", "a", "c.2"), 0),
+        ("UPDATE", wish("B", "a", "c.*"), 10065),
+        ("UPDATE", wish("A", "a"), 10065),
+        ("UPDATE", wish("A", "c.1"), 0),
+        ("UPDATE", wish("B", "a", "b"), 0),
+        ("UPDATE", wish("A", "c.>", "d"), 0),
+        ("DELETE", ("A", {}), 0),
+        ("CREATE", wish("A", "b"), 10065),
+        ("UPDATE", wish("B", ">"), 10052),
+        ("UPDATE", wish("B", "c.>", "d"), 0),
+        ("CREATE", wish("A", "a", "b"), 0),
+        ("CREATE", wish("C", "*"), 10065),
+    ):
+        answer = talk.api(f"STREAM.{call}.{name}", config or None)
+        assert answer.get("error", {}).get("err_code", 0) == code, (call, name, config)
+
+
+@side_by_side
+def test_transforms_of_copies(talk: Talk) -> None:
+    """A stream's own transform comes behind those of its source or mirror."""
+    talk.create("O")
+    talk.flood(["o.a"])
+    for own, stored in ({"src": "o.>", "dest": "u.>"}, ["u.a", "t.a"]), ({"src": "t.>", "dest": "v.>"}, ["o.a", "v.a"]):
+        for transforms, subject in zip(
+            ({}, {"subject_transforms": [{"src": "o.>", "dest": "t.>"}]}), stored, strict=True
+        ):
+            for copies in ({"mirror": {"name": "O", **transforms}}, {"sources": [{"name": "O", **transforms}]}):
+                talk.done("STREAM.CREATE.T", {"name": "T", "subject_transform": own, **copies})
+                wait_for(lambda: messages(talk, "T"), 1)
+                with talk.ours_alone():  # the header names the stream's making
+                    assert talk.done("STREAM.MSG.GET.T", {"seq": 1})["message"]["subject"] == subject
+                talk.done("STREAM.DELETE.T")
+
+
+@side_by_side
+def test_streams_that_source_each_other(talk: Talk) -> None:
+    """Each takes what was published to the other one, once."""
+    talk.create("A")
+    talk.create("B", sources=[{"name": "A", "filter_subject": "a.>"}])
+    config = {"name": "A", "subjects": ["a.>"], "sources": [{"name": "B", "filter_subject": "b.>"}]}
+    with talk.ours_alone():
+        talk.done("STREAM.UPDATE.A", config)
+    talk.flood(["a.1", "b.1", "a.2", "b.2"])
+
+    def held(name: str) -> object:
+        with talk.ours_alone():
+            return talk.done(f"STREAM.INFO.{name}", {"subjects_filter": ">"})["state"].get("subjects")
+
+    for name in "AB":
+        wait_for(lambda name=name: held(name), {"a.1": 1, "a.2": 1, "b.1": 1, "b.2": 1})
+
+
+@side_by_side
+def test_which_stream_of_a_name_it_is(talk: Talk) -> None:
+    """Who sources is told by a header, and refused where it asks for another one; a stream made anew is another."""
+    sourcing = {"deliver_subject": "d", "idle_heartbeat": 10**9, "flow_control": True, "max_deliver": 1}
+    found = []
+
+    def make(key: str, claimed: str) -> Told:
+        body = json.dumps({"stream_name": "O", "config": {**sourcing, key: True}}).encode()
+        return talk.ask("$JS.API.CONSUMER.CREATE.O", body, {"Nats-Stream-Identity": claimed})
+
+    for _ in range(2):
+        talk.create("O")
+        with talk.ours_alone():  # identities are each server's own
+            for key in ("direct", "sourcing"):
+                answer = make(key, "")
+                identity = answer.headers["Nats-Stream-Identity"]
+                assert make(key, identity).headers == answer.headers
+                refused = make(key, "other")
+                error = refused.json["error"]
+                assert (refused.headers, error["err_code"]) == ({}, 10225)
+                assert error["description"] == f"consumer's stream identity does not match: {identity}"
+            assert make("headers_only", "other").headers == {}
+        found.append(identity)
+        talk.done("STREAM.DELETE.O")
+    assert found[0] != found[1]
+
+
+@side_by_side
+def test_what_is_told_of_origins(talk: Talk) -> None:
+    """How far each source of a stream has come, in the sequences of its origin, and which are not there; the same when
+    it is sealed.
+    """
+    talk.create("O")
+    origins = [{"name": "O", "filter_subject": "o.1"}, {"name": "N", "filter_subject": "n.1"}]
+    with talk.ours_alone():  # nats-server tells them in any order
+        talk.create("S", sources=origins)
+    for subject in ("o.1", "o.1", "o.2"):
+        talk.stored(subject)
+
+    def told() -> list[Any]:
+        with talk.ours_alone():
+            infos = talk.done("STREAM.INFO.S")["sources"]
+        return sorted([one["name"], one.get("seq"), one.get("error", {}).get("err_code")] for one in infos)
+
+    wait_until(lambda: told() == [["N", None, 10059], ["O", 2, None]])
+    with talk.ours_alone():
+        config = talk.done("STREAM.INFO.S")["config"]
+        answer = talk.done("STREAM.UPDATE.S", {**config, "sealed": True})
+    assert sorted(one["active"] > 0 for one in answer["sources"]) == [False, True]
+    assert told() == [["N", None, 10059], ["O", 2, None]]
+
+
+@side_by_side
 def test_sealing(talk: Talk) -> None:
     """A sealed stream can be read, and nothing else; the seal does not come off."""
     config = {"name": "S", "subjects": ["s"]}
@@ -263,6 +384,37 @@ def test_sealing(talk: Talk) -> None:
     assert talk.denied("s") == 10109
     assert talk.done("STREAM.MSG.GET.S", {"seq": 2})["message"]["seq"] == 2
     talk.done("STREAM.DELETE.S")
+
+
+@side_by_side
+def test_sealing_streams_of_all_kinds(talk: Talk) -> None:
+    """Also those whose kind does not go with the settings of a sealed stream; copies stay as they are."""
+    talk.create("O")
+    kinds: list[dict[str, Any]] = [
+        {"subjects": ["s"], "allow_msg_counter": True},
+        {"subjects": ["s"], "allow_msg_schedules": True},
+        {"subjects": ["s"], "subject_delete_marker_ttl": 1_000_000_000},
+        {"subjects": ["s"], "max_age": 10_000_000_000},
+        {"subjects": ["s"], "retention": "workqueue"},
+        {"sources": [{"name": "O"}]},
+        {"mirror": {"name": "O"}},
+    ]
+    for kind in kinds:
+        config = {"name": "S", **kind}
+        talk.done("STREAM.CREATE.S", config)
+        if "subjects" not in kind:
+            wait_for(lambda: messages(talk), messages(talk, "O"))
+        assert talk.done("STREAM.UPDATE.S", {**config, "sealed": True})["config"]["sealed"]
+        assert talk.refused("STREAM.UPDATE.S", {**config, "sealed": False}) == 10052
+        before = talk.state("S")
+        if "subjects" in kind:
+            assert talk.denied("s", b"", {"Nats-Incr": "1"} if "allow_msg_counter" in kind else {}) == 10109
+        else:
+            talk.stored("o")
+            time.sleep(0.3)
+        with talk.ours_alone():  # there, the lag counts only what has been sent
+            assert talk.state("S") == before
+        talk.done("STREAM.DELETE.S")
 
 
 @side_by_side

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.conformance.jetstream_talk import Servers, Talk, both_servers, side_by_side
+from tests.live.server_process import wait_until
 
 SECOND = 1_000_000_000
 pytestmark = pytest.mark.slow
@@ -20,13 +21,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Both servers for all tests of this module."""
     with both_servers(tmp_path_factory.mktemp("servers")) as running:
         yield running
-
-
-def wait_until(condition: Callable[[], object], within_s: float = 5.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 def held(talk: Talk, name: str) -> dict[str, int]:
@@ -74,13 +68,13 @@ def test_messages_end_by_themselves(talk: Talk) -> None:
     talk.stored("n.hour", b"", {"Nats-TTL": "1h"})
     talk.stored("n.plain")
     talk.stored("s.far.0", b"", {"Nats-TTL": "1h"})
-    talk.stored("s.near", b"", {"Nats-TTL": "1s"})
     began = time.monotonic()
+    talk.stored("s.near", b"", {"Nats-TTL": "1s"})
     for number in range(8):
         talk.stored(f"s.far.{number + 1}", b"", {"Nats-TTL": "3600"})
         time.sleep(0.1)
     wait_until(lambda: "s.near" not in held(talk, "S"))
-    assert 0.9 < time.monotonic() - began < 2.5
+    assert time.monotonic() - began > 0.9
     assert talk.state("S") == (9, 1, 10)
     wait_until(lambda: held(talk, "N") == {"n.never": 1})
 
@@ -89,10 +83,10 @@ def test_messages_end_by_themselves(talk: Talk) -> None:
 def test_a_message_deleted_before_its_end(talk: Talk) -> None:
     """Its end does not take the message that follows it on its subject."""
     talk.create("S", allow_msg_ttl=True)
-    talk.stored("s", b"", {"Nats-TTL": "1s"})
+    talk.stored("s", b"", {"Nats-TTL": "3s"})
     talk.done("STREAM.MSG.DELETE.S", {"seq": 1})
     talk.stored("s")
-    talk.stored("s.end", b"", {"Nats-TTL": "1s"})
+    talk.stored("s.end", b"", {"Nats-TTL": "3s"})
     wait_until(lambda: "s.end" not in held(talk, "S"))
     assert talk.state("S") == (1, 2, 3)
 
@@ -112,17 +106,18 @@ def test_ends_switched_on(talk: Talk) -> None:
 @side_by_side
 def test_age_that_an_update_sets(talk: Talk) -> None:
     """What is older than a new limit goes at once; without the limit nothing goes any more."""
-    config = {"name": "S", "subjects": ["s"], "duplicate_window": SECOND}
+    config = {"name": "S", "subjects": ["s"], "duplicate_window": SECOND, "allow_msg_ttl": True}
     talk.done("STREAM.CREATE.S", config)
     talk.flood(["s"] * 3)
+    talk.stored("s", b"", {"Nats-TTL": "never"})
     time.sleep(1.1)
-    talk.stored("s")
     with talk.ours_alone():  # whether the answer shows it already is a matter of luck
         talk.done("STREAM.UPDATE.S", {**config, "max_age": SECOND})
-    wait_until(lambda: held(talk, "S") == {"s": 1}, 0.8)
+    wait_until(lambda: held(talk, "S") == {"s": 1})
     talk.done("STREAM.UPDATE.S", config)
+    talk.stored("s")
     time.sleep(1.1)
-    assert held(talk, "S") == {"s": 1}
+    assert held(talk, "S") == {"s": 2}
 
 
 # ---------------------------------------------------------------------- delete markers
@@ -131,12 +126,12 @@ def test_age_that_an_update_sets(talk: Talk) -> None:
 @side_by_side
 def test_a_marker_takes_the_place_of_the_last_message(talk: Talk) -> None:
     """It can be read as the subject's last message, ends itself in its time, and leaves no other."""
-    talk.create("S", max_age=SECOND, subject_delete_marker_ttl=SECOND, allow_direct=True)
+    talk.create("S", max_age=SECOND, subject_delete_marker_ttl=4 * SECOND, allow_direct=True)
     talk.flood(["s.a", "s.b", "s.b"])
     wait_until(lambda: all(last(talk, "S", subject)["headers"] for subject in ("s.a", "s.b")))
     for subject in ("s.a", "s.b"):
         told = talk.get("S", {"last_by_subj": subject})
-        assert (told.data, told.headers["Nats-Marker-Reason"], told.headers["Nats-TTL"]) == (b"", "MaxAge", "1s")
+        assert (told.data, told.headers["Nats-Marker-Reason"], told.headers["Nats-TTL"]) == (b"", "MaxAge", "4s")
     assert talk.state("S") == (2, 4, 5)
     wait_until(lambda: not held(talk, "S"))
     assert talk.state("S") == (0, 6, 5)
@@ -145,12 +140,14 @@ def test_a_marker_takes_the_place_of_the_last_message(talk: Talk) -> None:
 @side_by_side
 def test_what_leaves_no_marker(talk: Talk) -> None:
     """A purge, a marker of a client's, and the end of one message while others of its subject are there."""
-    talk.create("S", max_age=SECOND, subject_delete_marker_ttl=60 * SECOND, max_msgs_per_subject=5)
+    config = {"subjects": ["s.*"], "subject_delete_marker_ttl": 60 * SECOND, "max_msgs_per_subject": 5}
+    talk.create("S", **config)
     talk.stored("s.purged")
     talk.stored("s.marker", b"", {"Nats-Marker-Reason": "Purge"})
     talk.stored("s.key", b"", {"KV-Operation": "PURGE", "Nats-Rollup": "sub"})
     talk.stored("s.end")
     talk.done("STREAM.PURGE.S", {"filter": "s.purged"})
+    talk.done("STREAM.UPDATE.S", {"name": "S", **config, "max_age": SECOND})
     wait_until(lambda: held(talk, "S") == {"s.end": 1})
     talk.create("T", allow_msg_ttl=True, subject_delete_marker_ttl=SECOND, max_msgs_per_subject=5)
     talk.stored("t.old", b"1", {"Nats-TTL": "1s"})
@@ -184,13 +181,13 @@ def scheduled(pattern: str, target: str = "s.out", **more: str) -> dict[str, str
 def test_a_schedule_fires_once(talk: Talk) -> None:
     """At its time its message is published to its target, with its headers, and the schedule is gone."""
     talk.create("S", allow_msg_schedules=True, allow_msg_ttl=True)
-    talk.stored("s.at", b"body", scheduled(f"@at {in_seconds(0.7)}", TTL="1h") | {"X": "y", "Nats-Msg-Id": "i"})
+    at = in_seconds(0.7)
+    talk.stored("s.at", b"body", scheduled(f"@at {at}", TTL="1h") | {"X": "y", "Nats-Msg-Id": "i"})
     talk.stored("s.past", b"late", scheduled("@at 2020-01-01T00:00:00Z", "s.out.past"))
-    time.sleep(0.4)
-    assert not stored(talk, "S", "s.out")
     wait_until(lambda: held(talk, "S") == {"s.out": 1, "s.out.past": 1})
     fired = last(talk, "S", "s.out")
     assert fired["body"] == b"body"
+    assert datetime.fromisoformat(fired["time"]) >= datetime.fromisoformat(at)
     assert fired["headers"] == {"X": "y", "Nats-Scheduler": "s.at", "Nats-Schedule-Next": "purge", "Nats-TTL": "1h"}
 
 
@@ -204,10 +201,9 @@ def test_schedules_repeat(talk: Talk) -> None:
     talk.stored("s.half", b"h", scheduled("@every 1500ms", "s.out.half"))
     talk.stored("s.cron", b"c", scheduled("* * * * * *", "s.out.cron", Time_Zone="America/New_York"))
     talk.stored("s.roll", b"r", scheduled("* * * * * *", "s.out.roll", Rollup="sub"))
-    wait_until(lambda: len(stored(talk, "S", "s.out.half")) == 2)
+    wait_until(lambda: all(held(talk, "S").get(f"s.out.{one}", 0) >= 2 for one in ("every", "half", "cron")))
+    wait_until(lambda: held(talk, "S").get("s.out.roll"))
     found = held(talk, "S")
-    assert found["s.out.every"] >= 2
-    assert found["s.out.cron"] >= 2
     assert found["s.out.roll"] == 1
     assert "s.out.other" not in found
     halves = [message["headers"]["Nats-Schedule-Next"] for message in stored(talk, "S", "s.out.half")]
@@ -232,10 +228,10 @@ def test_a_schedule_samples(talk: Talk) -> None:
     talk.stored("s.data", b"old")
     talk.stored("s.sample", b"own", scheduled("@every 1s", "s.out.sample", Source="s.data"))
     talk.stored("s.empty", b"own", scheduled(f"@at {in_seconds(0.5)}", "s.out.empty", Source="s.nothing"))
-    talk.stored("s.data", b"new", {"Nats-Scheduler": "s.someone", "Nats-Schedule-Next": "purge", "X": "y"})
-    wait_until(lambda: len(stored(talk, "S", "s.out.sample")) >= 3)
+    new = talk.stored("s.data", b"new", {"Nats-Scheduler": "s.someone", "Nats-Schedule-Next": "purge", "X": "y"})
+    wait_until(lambda: sum(fired["seq"] > new for fired in stored(talk, "S", "s.out.sample")) >= 3)
     for fired in stored(talk, "S", "s.out.sample"):
-        assert (fired["body"], fired["headers"]["X"]) == (b"new", "y")
+        assert (fired["body"], fired["headers"].get("X")) == ((b"new", "y") if fired["seq"] > new else (b"old", None))
         assert fired["headers"]["Nats-Scheduler"] == "s.sample"
         assert fired["headers"]["Nats-Schedule-Next"] != "purge"
     assert last(talk, "S", "s.out.empty")["body"] == b"own"
@@ -250,7 +246,7 @@ def test_forged_schedules(talk: Talk) -> None:
     assert talk.denied("s.x", b"", {"Nats-Schedule-Next": "2126-01-01T00:00:00Z", "Nats-Scheduler": "s.at"}) == 10212
     assert talk.denied("s.x", b"", {"Nats-Scheduler": "s.at"}) == 10212
     assert talk.denied("s.x", b"", {"Nats-Schedule-Next": "purge"}) == 10212
-    wait_until(lambda: "s.out" in held(talk, "S"), 1.5)
+    wait_until(lambda: "s.out" in held(talk, "S"))
 
 
 @side_by_side
@@ -293,7 +289,7 @@ def test_copies_of_schedules_do_not_fire(talk: Talk) -> None:
     talk.create("O", allow_msg_schedules=True)
     talk.done("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}})
     talk.done("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O"}]})
-    talk.stored("o.at", b"body", scheduled(f"@at {in_seconds(1.0)}", "o.out"))
+    talk.stored("o.at", b"body", scheduled(f"@at {in_seconds(3.0)}", "o.out"))
     wait_until(lambda: held(talk, "M") == held(talk, "S") == {"o.at": 1})
     wait_until(lambda: "o.out" in held(talk, "O"))
     wait_until(lambda: held(talk, "M").get("o.out") == held(talk, "S").get("o.out") == 1)
@@ -311,7 +307,7 @@ def test_an_idle_batch_is_given_up(talk: Talk) -> None:
     talk.listen(advisory)
     talk.create("S", allow_atomic=True)
     assert talk.ask("s", b"", {"Nats-Batch-Id": "idle", "Nats-Batch-Sequence": "1"}).data == b""
-    told = talk.hear(advisory, 15).json
+    told = talk.hear(advisory).json
     assert (told["batch"], told["reason"]) == ("idle", "timeout")
     commit = {"Nats-Batch-Id": "idle", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
     assert talk.denied("s", b"", commit) == 10176

@@ -75,7 +75,7 @@ class Stage:
 
     async def _bounded(self, scene: Scene) -> None:
         try:
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 await scene(self)
         finally:
             for opened in self._opened:
@@ -114,7 +114,7 @@ class Stage:
     async def pair(self, listener: Listener | None = None) -> tuple[Conn, Conn]:
         """A connection, as (client's end, server's end)."""
         own = listener or await self.listen()
-        client = await self.client.network.connect(self.server_host, own.address[1], timeout_ns=5 * SECOND_NS)
+        client = await self.client.network.connect(self.server_host, own.address[1], timeout_ns=30 * SECOND_NS)
         server = await accepted(self, own)
         if listener is None:
             own.close()

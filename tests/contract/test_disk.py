@@ -260,7 +260,7 @@ def test_many_syncs_at_once(world: World) -> None:
                 file.close()
                 nursery.cancel_scope.cancel()
 
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 for number in range(10):
                     nursery.start_soon(writer, number)

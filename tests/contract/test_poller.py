@@ -46,7 +46,7 @@ def test_what_waited_before_add_is_reported(stage: Stage) -> None:
         listener = await stage.listen()
         client, server = await stage.pair(listener)
         server.write([b"abc"])
-        await stage.client.network.connect(stage.server_host, listener.address[1], timeout_ns=5 * SECOND_NS)
+        await stage.client.network.connect(stage.server_host, listener.address[1], timeout_ns=30 * SECOND_NS)
         await stage.client.clock.sleep_ns(30_000_000)
         poller = stage.client.network.poller()
         poller.add(client)
@@ -138,7 +138,7 @@ def test_listener_pauses_too(stage: Stage) -> None:
         poller = stage.server.network.poller()
         poller.add(listener)
         poller.pause(listener)
-        await stage.client.network.connect(stage.server_host, listener.address[1], timeout_ns=5 * SECOND_NS)
+        await stage.client.network.connect(stage.server_host, listener.address[1], timeout_ns=30 * SECOND_NS)
         assert await quiet(stage, poller)
         poller.resume(listener)
         assert await poller.wait() == [listener]

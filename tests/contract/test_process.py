@@ -7,6 +7,8 @@ import trio
 from tests.contract.stage import Stage
 from trio.testing import assert_checkpoints
 
+from tnats.runtime.api import DiskError
+
 
 def test_offloaded_work_returns_or_raises(stage: Stage) -> None:
     """The result of the work comes back, and so does its exception; the call is a checkpoint."""
@@ -84,5 +86,16 @@ def test_buggify_is_off_outside_of_simulation(stage: Stage) -> None:
 
     async def scene(stage: Stage) -> None:
         assert not any(stage.client.buggify(f"site {number}") for number in range(100))
+
+    stage.run(scene)
+
+
+@pytest.mark.parametrize("path", ["/no/such/file", "a\0b", "/" + "x" * 300])
+def test_what_cannot_be_read_is_named(stage: Stage, path: str) -> None:
+    """A file that is not there, or a name that no file can have, raises DiskError."""
+
+    async def scene(stage: Stage) -> None:
+        with pytest.raises(DiskError, match="open "):
+            stage.client.process.read_text(path)
 
     stage.run(scene)

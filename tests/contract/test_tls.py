@@ -45,7 +45,7 @@ async def encrypt(
         )
         conn = server if side == "server" else client
         ends[side] = await network.start_tls(
-            conn, context, server_name="" if side == "server" else name, timeout_ns=5 * SECOND_NS
+            conn, context, server_name="" if side == "server" else name, timeout_ns=30 * SECOND_NS
         )
         stage.keep(ends[side])
 
@@ -270,7 +270,7 @@ def test_bytes_read_before_are_part_of_the_handshake(stage: Stage) -> None:
             peeked = await read_exactly(stage.server, server, 1)
             assert peeked == b"\x16"
             context = stage.server.network.tls_context(SERVER, server_side=True)
-            conn = await stage.server.network.start_tls(server, context, received=peeked, timeout_ns=5 * SECOND_NS)
+            conn = await stage.server.network.start_tls(server, context, received=peeked, timeout_ns=30 * SECOND_NS)
             stage.keep(conn)
             assert conn.write([b"hello"]) == 5
 
@@ -278,7 +278,7 @@ def test_bytes_read_before_are_part_of_the_handshake(stage: Stage) -> None:
             nursery.start_soon(serve)
             context = stage.client.network.tls_context(CLIENT, server_side=False)
             conn = await stage.client.network.start_tls(
-                client, context, server_name="server.example", timeout_ns=5 * SECOND_NS
+                client, context, server_name="server.example", timeout_ns=30 * SECOND_NS
             )
             stage.keep(conn)
             assert await read_exactly(stage.client, conn, 5) == b"hello"
@@ -294,7 +294,7 @@ def test_plaintext_is_no_handshake(stage: Stage) -> None:
         client.write([b"CONNECT {}\r\nPING\r\n"])
         context = stage.server.network.tls_context(SERVER, server_side=True)
         with pytest.raises(TlsError, match=r":.*: tls: "):
-            await stage.server.network.start_tls(server, context, timeout_ns=5 * SECOND_NS)
+            await stage.server.network.start_tls(server, context, timeout_ns=30 * SECOND_NS)
         with pytest.raises(ConnectionBroken):
             server.write([b"x"])
         poller = stage.client.network.poller()

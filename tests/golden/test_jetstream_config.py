@@ -14,7 +14,8 @@ import pytest
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
-from tnats.jetstream.api.fields import DecodeError, decode, to_object
+from tnats.jetstream.api.fields import decode, to_object
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.jetstream.consumer import rules as consumer_rules
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.stream import rules

@@ -20,6 +20,8 @@ from typing import Protocol
 import pytest
 import trio
 import trio.testing
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S
 
 from tnats.client import (
     AuthorizationFailed,
@@ -31,7 +33,6 @@ from tnats.client import (
     PayloadTooLarge,
     PermissionsViolation,
     Status,
-    connect,
 )
 from tnats.client.events import ErrorReported
 
@@ -55,8 +56,8 @@ class Target(Protocol):
     def start(self) -> None: ...
 
 
-async def wait_until(condition: Callable[[], object], within_s: float = 20) -> None:
-    with trio.fail_after(within_s):
+async def wait_until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - what is waited for happens in another process
             await trio.sleep(0.01)
 
@@ -71,8 +72,8 @@ async def test_messages_pass_unchanged(plain: Target) -> None:
             await client.publish("echo.a", payload)
         await client.publish("echo.b", b"body", headers={"Name": ["one", "two"], "Empty": ""})
         for payload in payloads:
-            assert (await subscription.next_message(5)).data == payload
-        last = await subscription.next_message(5)
+            assert (await subscription.next_message(PATIENCE_S)).data == payload
+        last = await subscription.next_message(PATIENCE_S)
         assert (last.subject, last.data, last.headers) == ("echo.b", b"body", {"Name": ["one", "two"], "Empty": [""]})
         with pytest.raises(PayloadTooLarge):
             await client.publish("echo.a", bytes(client.server_info.max_payload + 1))
@@ -93,7 +94,7 @@ async def test_many_messages_in_order(plain: Target) -> None:
 
             nursery.start_soon(send)
             expected = 0
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 while expected < count:
                     for message in await subscription.next_batch():
                         assert int(message.data) == expected
@@ -118,9 +119,9 @@ async def test_requests(plain: Target) -> None:
         reply = await client.request("svc", b"-x")
         assert reply.headers is not None
         assert reply.data == reply.headers["By"][0].encode() + b"-x"
-        async with client.request_many("svc", b"!", count_max=3, timeout_s=5) as replies:
+        async with client.request_many("svc", b"!", count_max=3, timeout_s=PATIENCE_S) as replies:
             assert sorted([message.data async for message in replies]) == [b"a!", b"b!", b"c!"]
-        async with client.request_many("svc", b"!", stall_s=0.2, timeout_s=5) as replies:
+        async with client.request_many("svc", b"!", stall_s=2, timeout_s=PATIENCE_S) as replies:
             assert len([message async for message in replies]) == 3
         nursery.cancel_scope.cancel()
 
@@ -153,9 +154,9 @@ async def test_permissions(guarded: Target) -> None:
     events: list[Event] = []
     async with connect(guarded.url, user="limited", password="pw", on_event=events.append) as client:
         with pytest.raises(PermissionsViolation, match="Subscription"):
-            await client.subscribe("secret.plans").next_message(5)
+            await client.subscribe("secret.plans").next_message(PATIENCE_S)
         with pytest.raises(PermissionsViolation, match="Publish"):
-            await client.request("secret.plans", timeout_s=5)
+            await client.request("secret.plans", timeout_s=PATIENCE_S)
         await client.publish("secret.plans")
         await client.flush()
         assert [type(event) for event in events].count(ErrorReported) == 3
@@ -172,7 +173,7 @@ async def test_restart_of_the_server(plain: Target) -> None:
         await client.publish("a", b"kept")
         await trio.sleep(0.3)
         plain.start()
-        assert (await subscription.next_message(10)).data == b"kept"
+        assert (await subscription.next_message(PATIENCE_S)).data == b"kept"
         assert any(isinstance(event, Disconnected) for event in events)
 
 
@@ -202,7 +203,9 @@ async def test_drain_leaves_nothing_behind(plain: Target) -> None:
                 await asker.publish("jobs", b"%d" % number)
             await asker.flush()
             await worker_client.drain()
-        assert [(await answers.next_message(5)).data for _ in range(20)] == [b"%d" % number for number in range(20)]
+        assert [(await answers.next_message(PATIENCE_S)).data for _ in range(20)] == [
+            b"%d" % number for number in range(20)
+        ]
 
 
 # ------------------------------------------------------------------ the command line
@@ -214,7 +217,7 @@ def tnats(server: Target, *arguments: str, stdin: bytes = b"") -> subprocess.Com
         [sys.executable, "-m", "tnats", *arguments, "-s", server.url],
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -232,7 +235,7 @@ def background(server: Target, ready: str, *arguments: str) -> Iterator[subproce
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_cli_pub_and_sub(plain: Target) -> None:
@@ -241,7 +244,7 @@ def test_cli_pub_and_sub(plain: Target) -> None:
         done = tnats(plain, "pub", "cli.a", "hello {{Count}}", "--count", "2", "-H", "K:v", "--reply", "r", "--json")
         assert (done.returncode, json.loads(done.stdout)["messages"]) == (0, 2)
         assert tnats(plain, "pub", "cli.b", stdin=b"from a pipe").returncode == 0
-        output = process.communicate(timeout=10)[0].decode()
+        output = process.communicate(timeout=PATIENCE_S)[0].decode()
         assert process.returncode == 0
         assert output.startswith('[#1] Received on "cli.a" with reply "r"\nK: v\n\nhello 1\n\n[#2]')
         assert output.endswith('[#3] Received on "cli.b"\nfrom a pipe\n\n')
@@ -261,7 +264,7 @@ def test_cli_json_lines(plain: Target, tmp_path: Path) -> None:
             tnats(plain, "pub", "js", "--file", str(body), "-H", "A:b")
             if process.poll() is not None:
                 break
-        lines = process.communicate(timeout=10)[0].splitlines()
+        lines = process.communicate(timeout=PATIENCE_S)[0].splitlines()
     finally:
         process.kill()
     assert sorted(lines) == [
@@ -279,7 +282,7 @@ def test_cli_request_and_reply(plain: Target) -> None:
         done = tnats(plain, "req", "cli.svc", "x y", "-H", "K:v", "--json")
         answer = json.loads(done.stdout)
         assert (answer["data"], answer["headers"]) == ("x y", {"K": ["v"]})
-        assert 0 < answer["duration_ns"] < 5_000_000_000
+        assert answer["duration_ns"] > 0
         assert tnats(plain, "req", "cli.svc", "x", "--raw").stdout == b"x\n"
 
 
@@ -299,7 +302,7 @@ def test_cli_round_trip_and_bench(plain: Target) -> None:
     """`rtt` and `bench` report sensible figures as JSON."""
     times_ns = json.loads(tnats(plain, "rtt", "--count", "3", "--json").stdout)["times_ns"]
     assert len(times_ns) == 3
-    assert all(0 < time_ns < 10**9 for time_ns in times_ns)
+    assert all(time_ns > 0 for time_ns in times_ns)
     arguments = ("--messages", "2001", "--size", "16", "--clients", "2", "--json")
     figures = json.loads(tnats(plain, "bench", "pub", "bench.a", *arguments).stdout)
     assert (figures["messages"], figures["bytes"], len(figures["clients"])) == (2001, 2001 * 16, 2)
@@ -335,7 +338,7 @@ def test_cli_interrupt_is_clean(plain: Target) -> None:
     """Ctrl-C ends `sub` without a trace and with exit code 130."""
     with background(plain, "Subscribed", "sub", "quiet") as process:
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=10)
+        output, errors = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, output, errors) == (130, b"", b"")
 
 
@@ -348,10 +351,10 @@ def test_cli_reader_that_leaves(plain: Target) -> None:
     )
     assert process.stdout is not None
     process.stdout.close()
-    for _ in range(20):
+    for _ in range(200):
         tnats(plain, "pub", "pipe", "x")
         if process.poll() is not None:
             break
     assert process.stderr is not None
-    assert (process.wait(10), process.stderr.read()) == (1, b"")
+    assert (process.wait(PATIENCE_S), process.stderr.read()) == (1, b"")
     process.stderr.close()

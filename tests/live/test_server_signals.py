@@ -55,9 +55,10 @@ def test_log_file_is_rotated(tmp_path: Path) -> None:
         assert text.endswith("\n")
 
 
+@pytest.mark.slow
 def test_lame_duck(tmp_path: Path) -> None:
     """USR2: nobody new, clients are told, after the grace period closed, then it ends with exit code 0."""
-    config = "lame_duck_duration: 30s\nlame_duck_grace_period: 1s"
+    config = "lame_duck_duration: 30s\nlame_duck_grace_period: 4s"
     with serve(tmp_path, config) as server, RawClient(server.port, '{"verbose":false,"protocol":1}') as client:
         client.flush()
         client.read_line()

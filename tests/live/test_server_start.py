@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.live.server_process import COMMAND, PATIENCE_S, RawClient, run_to_end, serve
+from tests.live.server_process import COMMAND, PATIENCE_S, RawClient, run_to_end, serve, wait_until
 
 from tnats import NATS_VERSION
 
@@ -35,11 +36,27 @@ def test_log_of_a_start_and_an_end(tmp_path: Path) -> None:
     assert server.process.returncode == 0
 
 
+def test_a_start_without_standard_streams(tmp_path: Path) -> None:
+    """What the process was started without stands for nothing: no file of the store gets the number of the log."""
+    config = tmp_path / "x.conf"
+    config.write_text('listen: "127.0.0.1:-1"\njetstream { store_dir: store }\nports_file_dir: "."\n')
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, "-c", config.name]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        ports = tmp_path / f"nats-server_{process.pid}.ports"
+        try:
+            wait_until(lambda: ports.exists() or process.poll() is not None, "the ports file")
+            assert [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)] == ["/dev/null"] * 3
+        finally:
+            process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    assert not ports.exists()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
 def test_hosts(tmp_path: Path, host: str) -> None:
     """Addresses of both kinds and names can be listened on; an IPv6 address is shown in brackets."""
     with serve(tmp_path, "", "-a", host) as server:
-        with socket.create_connection(("::1" if ":" in host else "127.0.0.1", server.port), 10) as conn:
+        with socket.create_connection(("::1" if ":" in host else "127.0.0.1", server.port), PATIENCE_S) as conn:
             assert conn.recv(9).startswith(b"INFO ")
     shown = re.search(r"Listening for client connections on (\S+):\d+", server.log)
     assert shown is not None

@@ -9,8 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.live.server_process import PATIENCE_S, wait_until
+
+from tnats.harness.sim import farm
 
 SCENARIOS = Path(__file__).parents[2] / "simulations"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -18,7 +22,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 def sim(*arguments: str, directory: Path = SCENARIOS) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tnats", "sim", "--dir", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def token_in(text: str) -> str:
@@ -50,6 +54,9 @@ def test_from_a_failure_to_its_report(broken: Path, tmp_path: Path) -> None:
     small = sim("shrink", token, "--out", out, "--runs", "60", directory=broken)
     assert small.returncode == 1
     assert "needs:" in small.stdout
+    shown = sim("report", f"{out}/hearing-3-small.json", "--out", out, directory=broken)
+    assert shown.stdout == f"{out}/hearing-3-small.html\n"
+    assert f"{out}/hearing-3-small.json</code>" in Path(shown.stdout.strip()).read_text()
     assert sim("replay", f"{out}/hearing-3-small.json", directory=broken).returncode == 1
     made = sim("report", token, "--out", out, directory=broken)
     assert made.returncode == 1
@@ -90,7 +97,7 @@ def test_the_report_draws_itself(broken: Path, tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     drawn = done.stdout
@@ -101,6 +108,16 @@ def test_the_report_draws_itself(broken: Path, tmp_path: Path) -> None:
     assert 'r="6"' in drawn
 
 
+def test_a_failure_is_told_though_its_plan_cannot_be_kept(broken: Path) -> None:
+    """A directory that cannot be written costs the plan, and neither the violation nor its token."""
+    failed = sim("run", "hearing", "3", "--out", "/proc/nowhere", directory=broken)
+    assert failed.returncode == 1
+    assert "FAILED C32 duplicate" in failed.stdout
+    assert token_in(failed.stdout)
+    assert failed.stderr.startswith("tnats sim: the plan is not kept: ")
+    assert len(failed.stderr.splitlines()) == 1
+
+
 def test_misuse_is_one_line_and_code_2(tmp_path: Path) -> None:
     """An unknown scenario, a cut token, a directory that is none, a file that is no plan: one clear line each."""
     for arguments, words in (
@@ -108,6 +125,7 @@ def test_misuse_is_one_line_and_code_2(tmp_path: Path) -> None:
         (("replay", "sim1-abc"), "is no token"),
         (("replay", str(tmp_path / "missing.json")), "No such file"),
         (("shrink", str(SCENARIOS / "README.md")), "not JSON"),
+        (("run", "core", "--junit", "/proc/nowhere/results.xml"), "/proc/nowhere"),
     ):
         done = sim(*arguments)
         assert done.returncode == 2
@@ -118,25 +136,38 @@ def test_misuse_is_one_line_and_code_2(tmp_path: Path) -> None:
         assert sim("list", directory=directory).returncode == 2
 
 
+def test_a_worker_that_ends_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search does not go on without a worker that was killed, and says how it ended."""
+    start, workers = farm.start, []
+
+    def remembered(*arguments: Any) -> subprocess.Popen[bytes]:
+        workers.append(start(*arguments))
+        return workers[-1]
+
+    monkeypatch.setattr(farm, "start", remembered)
+    results = farm.work(SCENARIOS, ["core"], range(1, 100_000), jobs=2, budget_s=None)
+    assert next(result for result in results if result is not None).passed
+    workers[0].kill()
+    with pytest.raises(farm.WorkerFailed, match="a worker ended with code -9: without a word"):
+        list(results)
+    assert workers[1].returncode is not None
+
+
 @pytest.mark.slow
 def test_an_interrupted_search_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a search ends its workers with it, and leaves no file."""
-    command = [sys.executable, "-m", "tnats", "sim", "--dir", str(SCENARIOS), "swarm", "core", "--budget", "60s"]
-    search = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "out")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    children: list[int] = []
-    deadline = time.monotonic() + 40
-    while len(children) < 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
-        listed = Path(f"/proc/{search.pid}/task/{search.pid}/children").read_text().split()
-        children = [int(pid) for pid in listed]
-    time.sleep(1)
-    search.send_signal(signal.SIGINT)
-    search.wait(timeout=20)
-    assert len(children) == 2
+    """Ctrl-C in the middle of a search ends its workers with it, leaves no file, and shows in the exit code."""
+    command = [sys.executable, "-m", "tnats", "sim", "--dir", str(SCENARIOS), "swarm", "core", "--budget", "600s"]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as search:
+        try:
+            listed = Path(f"/proc/{search.pid}/task/{search.pid}/children")
+            wait_until(lambda: len(listed.read_text().split()) == 2, "two workers")
+            children = listed.read_text().split()
+            time.sleep(1)
+            search.send_signal(signal.SIGINT)
+            assert search.wait(PATIENCE_S) == 130
+        finally:
+            search.kill()
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert not (tmp_path / "out").exists()

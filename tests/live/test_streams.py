@@ -12,10 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 import trio
-from tests.conformance.jetstream_talk import PATIENCE_S, Talk, wait_for_port
-from tests.live.server_process import ServerProcess, serve
+from tests.conformance.jetstream_talk import Talk, wait_for_port
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
-import tnats.client
 from tnats.client import Client
 
 CONFIG = "jetstream { store_dir: store }"
@@ -37,7 +37,7 @@ async def test_one_of_a_hundred_wins(server: ServerProcess) -> None:
     told: list[set[int]] = [set() for _ in range(5)]
 
     async def contend(number: int, client: Client, round_number: int) -> None:
-        answer = await client.request("won", b"%d" % number, headers={LAST: str(round_number)}, timeout_s=30)
+        answer = await client.request("won", b"%d" % number, headers={LAST: str(round_number)}, timeout_s=PATIENCE_S)
         found = orjson.loads(answer.data)
         if "error" in found:
             assert found["error"]["err_code"] == 10071
@@ -51,7 +51,7 @@ async def test_one_of_a_hundred_wins(server: ServerProcess) -> None:
     async with trio.open_nursery() as nursery:
 
         async def join(task_status: trio.TaskStatus[Client]) -> None:
-            async with tnats.client.connect(server.url) as client:
+            async with connect(server.url) as client:
                 task_status.started(client)
                 await trio.sleep_forever()
 
@@ -63,6 +63,17 @@ async def test_one_of_a_hundred_wins(server: ServerProcess) -> None:
         nursery.cancel_scope.cancel()
     assert winners == [[1], [2], [3], [4], [5]]
     assert told == [{1}, {2}, {3}, {4}, {5}]
+
+
+def test_a_removed_stream_stays_removed(server: ServerProcess) -> None:
+    """One that is made under its name at once has none of its messages, also where a consumer was made just before."""
+    with Talk(server.port) as talk:
+        for number in range(30):
+            talk.create("AGAIN")
+            assert talk.state("AGAIN") == (0, 0, 0)
+            talk.flood(["again"] * 5, b"%d" % number)
+            talk.done("CONSUMER.CREATE.AGAIN.c", {"stream_name": "AGAIN", "config": {"durable_name": "c"}})
+            talk.done("STREAM.DELETE.AGAIN")
 
 
 def test_a_hundred_creators_make_one_stream(server: ServerProcess) -> None:
@@ -87,9 +98,11 @@ def test_publishers_that_are_gone(server: ServerProcess) -> None:
     piece = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}
     with Talk(server.port) as talk:
         talk.create("GONE", allow_atomic=True, allow_batched=True)
-        for number in range(50):
-            with Talk(server.port, name="other") as other:
-                assert other.ask("gone", b"never", piece | {"Nats-Batch-Id": f"b{number}"}).data == b""
+        with Talk(server.port, name="other") as other:
+            inbox = other.new_inbox()
+            pieces = [piece | {"Nats-Batch-Id": f"b{number}"} for number in range(50)]
+            other.send(b"".join(other.packed("gone", b"never", headers, inbox) for headers in pieces))
+            assert [other.hear(inbox).data for _ in pieces] == [b""] * 50
         assert talk.denied("gone", b"", piece) == 10210
         assert talk.denied("gone", b"", piece | {"Nats-Batch-Id": "b7", "Nats-Batch-Sequence": "3"}) == 10176
         assert talk.ask("gone", b"x" * 1000, piece).data == b""
@@ -105,23 +118,31 @@ def test_large_batches(server: ServerProcess) -> None:
     with Talk(server.port) as talk, Talk(server.port, name="other") as other:
         talk.create("LARGE", allow_atomic=True)
 
-        def said(through: Talk, batch_id: str, count: int, commit: bool) -> object:
-            for number in range(1, count + 1):
-                headers = {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
-                if number < count:
-                    through.say("large", body, headers)
-            headers |= {"Nats-Batch-Commit": "1"} if commit else {}
-            return through.ask("large", body, headers).data
+        def piece(batch_id: str, number: int) -> dict[str, str]:
+            return {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
 
-        assert said(talk, "waits", 400, commit=False) == b""
-        answer = orjson.loads(said(other, "whole", 1000, commit=True))  # type: ignore[arg-type]
-        assert answer["error"]["err_code"] == 10210
+        def whole() -> Iterator[int]:
+            """Say all of a batch but its last message; between them its numbers."""
+            for number in range(1, 1000):
+                other.say("large", body, piece("whole", number))
+                yield number
+
+        commit = {"Nats-Batch-Commit": "1"}
+        for number in range(1, 400):
+            talk.say("large", body, piece("waits", number))
+        assert talk.ask("large", body, piece("waits", 400)).data == b""
+        count = 400
+        for number in whole():
+            if number % 50 == 0:  # however long this takes, the other one is not idle
+                count += 1
+                assert talk.ask("large", b"", piece("waits", count)).data == b""
+        assert other.denied("large", body, piece("whole", 1000) | commit) == 10210
         assert other.state("LARGE")[0] == 0
-        headers = {"Nats-Batch-Id": "waits", "Nats-Batch-Sequence": "401", "Nats-Batch-Commit": "1"}
-        assert talk.publish("large", body, headers)["count"] == 401
-        answer = orjson.loads(said(other, "whole", 1000, commit=True))  # type: ignore[arg-type]
-        assert answer["count"] == 1000
-        assert talk.state("LARGE") == (1401, 1, 1401)
+        count += 1
+        assert talk.publish("large", body, piece("waits", count) | commit)["count"] == count
+        assert len(list(whole())) == 999
+        assert other.publish("large", body, piece("whole", 1000) | commit)["count"] == 1000
+        assert talk.state("LARGE") == (count + 1000, 1, count + 1000)
 
 
 class LossyProxy:
@@ -185,7 +206,7 @@ def test_an_interest_stream_lets_go(server: ServerProcess) -> None:
     with Talk(server.port) as talk:
         talk.create("WISH", retention="interest")
         for name, policy in (("FAST", "all"), ("SLOW", "explicit")):
-            config = {"durable_name": name, "ack_policy": policy, "max_ack_pending": -1}
+            config = {"durable_name": name, "ack_policy": policy, "max_ack_pending": -1, "ack_wait": 10**12}
             talk.done(f"CONSUMER.DURABLE.CREATE.WISH.{name}", {"stream_name": "WISH", "config": config})
         talk.flood(["wish"] * 20_000)
         talk.listen("pulled")

@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from tests.live.patient_client import connect
+from tests.live.server_process import PATIENCE_S
 
 import tnats.client
 import tnats.testing
@@ -21,13 +23,13 @@ pytest_plugins = ["pytester"]
 
 def greeting(server: EmbeddedServer) -> bytes:
     """The first bytes that the server sends."""
-    with socket.create_connection(("127.0.0.1", server.port), 5) as conn:
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as conn:
         return conn.recv(4096)
 
 
 def test_plain_code() -> None:
     """The server is ready when the block begins, and gone with its thread and folder when it ends."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     with tnats.testing.serve() as server:
         assert server.running
         assert server.url == f"nats://127.0.0.1:{server.port}"
@@ -36,7 +38,7 @@ def test_plain_code() -> None:
         assert "Server is ready" in server.logs
     assert not server.running
     assert not server.folder.exists()
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads
     with pytest.raises(ConnectionRefusedError):
         greeting(server)
 
@@ -44,10 +46,10 @@ def test_plain_code() -> None:
 async def test_trio_code() -> None:
     """It serves a client in the caller's own trio run."""
     with tnats.testing.serve() as server:
-        async with tnats.client.connect(server.url) as client:
+        async with connect(server.url) as client:
             subscription = client.subscribe("a")
             await client.publish("a", b"x")
-            assert (await subscription.next_message(5)).data == b"x"
+            assert (await subscription.next_message(PATIENCE_S)).data == b"x"
 
 
 def test_asyncio_code() -> None:
@@ -95,11 +97,11 @@ async def test_configuration_and_options() -> None:
     """Text in the server's language, and keys as arguments, work together."""
     config = "authorization { user: u, password: p }\nserver_name: from-text"
     with tnats.testing.serve(config, max_payload=100) as server:
-        async with tnats.client.connect(server.url, user="u", password="p") as client:
+        async with connect(server.url, user="u", password="p") as client:
             assert client.server_info.max_payload == 100
             assert client.server_info.server_name == "from-text"
         with pytest.raises(tnats.client.AuthorizationFailed):
-            async with tnats.client.connect(server.url):
+            async with connect(server.url):
                 raise AssertionError("let in")
         assert server.monitoring_url is None
 
@@ -108,7 +110,7 @@ def test_monitoring() -> None:
     """With a monitoring port, its pages are at `monitoring_url`."""
     with tnats.testing.serve(http_port=-1) as server:
         assert server.monitoring_url is not None
-        with urlopen(f"{server.monitoring_url}/varz", timeout=5) as answer:
+        with urlopen(f"{server.monitoring_url}/varz", timeout=PATIENCE_S) as answer:
             assert f'"port": {server.port}'.encode() in answer.read()
 
 

@@ -41,6 +41,8 @@ def _without_modules(prefix: str) -> Iterator[None]:
         for name in [name for name in sys.modules if name == prefix or name.startswith(prefix + ".")]:
             del sys.modules[name]
         sys.modules.update(kept)
+        parent, _, name = prefix.rpartition(".")
+        setattr(sys.modules[parent], name, kept[prefix])
 
 
 def _interpreted_broker() -> type[Broker]:
@@ -108,7 +110,7 @@ def watch(talks: list[list[bytes]], broker_class: type[Broker] = Broker, tuning:
             for index, client in enumerate(clients):
                 seen.told[index] += await client.read()  # at once: a reset would take it away
         broker = stage.broker
-        seen.states += [attrs.astuple(one) for one in broker.connection_snapshots(with_subscriptions=True)]
+        seen.states += [attrs.astuple(broker.connection_snapshot(cid)) for cid in broker.connections]
         seen.states += [attrs.astuple(one) for one in broker.closed]
         seen.states.append(attrs.astuple(broker.snapshot()))
 

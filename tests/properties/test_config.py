@@ -12,7 +12,6 @@ from tnats.server.config.baseline import complete
 from tnats.server.config.digest import canonical_json, config_digest
 from tnats.server.config.lexer import Lexer
 from tnats.server.config.load import read_options
-from tnats.server.config.notation import format_duration, parse_duration_ns
 from tnats.server.config.parser import Node, parse
 from tnats.server.config.problems import ConfigError
 from tnats.server.config.validation import unsupported, validate
@@ -126,22 +125,6 @@ def test_fractions_are_digested_as_json_numbers(number: float) -> None:
     assert isinstance(json.loads(text), int | float)
     assert float(text) == number
     assert len(text) <= len(repr(number)) + 22
-
-
-@given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_durations_survive_being_written(duration_ns: int) -> None:
-    """What is printed in a message can be put into a file."""
-    assert parse_duration_ns(format_duration(duration_ns)) == duration_ns
-
-
-@given(st.text(max_size=12))
-def test_any_text_may_be_read_as_a_duration(text: str) -> None:
-    """It is one, or ValueError says what it lacks."""
-    try:
-        duration_ns = parse_duration_ns(text)
-    except ValueError:
-        return
-    assert text[:1] != "-" or duration_ns <= 0
 
 
 WORDS = st.sampled_from(

@@ -8,16 +8,24 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.bundles import Bundled
 from tests.unit.jetstream.consumers import ListIndex, Rig, Sent, tell
 from tests.unit.jetstream.stores import SECOND
 
 from tnats.jetstream.consumer.acks import parse_subject
-from tnats.jetstream.consumer.config import AckPolicy, DeliverPolicy, ReplayPolicy
+from tnats.jetstream.consumer.config import AckPolicy, DeliverPolicy, PriorityPolicy, ReplayPolicy
 from tnats.jetstream.consumer.effects import Effects
-from tnats.wire.bundle import Bundled
 
 ACK_WAIT_S = 10
 SUBJECTS = ("s.a", "s.b", "t.a")
+READERS = st.sampled_from(["R", "R", "Q"])
+TAILS_AGAINST_MODEL = (
+    '"no_wait":true',
+    '"expires":3000000000',
+    '"expires":30000000000,"idle_heartbeat":700000000',
+    '"expires":3000000000,"no_wait":true',
+    '"expires":3000000000,"max_bytes":200',
+)
 
 
 @attrs.define
@@ -44,6 +52,7 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         policy=st.sampled_from([AckPolicy.EXPLICIT, AckPolicy.ALL]),
         has_backoff=st.booleans(),
         per_subject=st.sampled_from(["", "1", "2"]),
+        is_prioritized=st.booleans(),
     )
     def begin(
         self,
@@ -53,11 +62,15 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         policy: AckPolicy,
         has_backoff: bool,
         per_subject: str,
+        is_prioritized: bool,
     ) -> None:
         backoff_ns = [2 * SECOND, 7 * SECOND][: max_deliver if max_deliver > 0 else 2] if has_backoff else []
         self.per_subject = int(per_subject) if per_subject and policy == AckPolicy.EXPLICIT else 0
         metadata = {"tnats.max_ack_pending_per_subject": per_subject} if self.per_subject else {}
+        self.group = '"group":"g",' if is_prioritized else ""
         self.rig = Rig(
+            priority_groups=["g"] if is_prioritized else [],
+            priority_policy=PriorityPolicy.PRIORITIZED if is_prioritized else PriorityPolicy.NONE,
             ack_policy=policy,
             max_deliver=max_deliver,
             max_ack_pending=max_ack_pending,
@@ -81,21 +94,35 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
             self.rig.store(subject)
             self.hear()
 
-    @rule(batch=st.integers(1, 4), waits=st.booleans())
-    def pull(self, batch: int, waits: bool) -> None:
-        tail = '"expires":3000000000' if waits else '"no_wait":true'
-        told = self.rig.pull(f'{{"batch":{batch},{tail}}}')
+    @rule(batch=st.integers(1, 4), tail=st.sampled_from(TAILS_AGAINST_MODEL), reply=READERS, priority=st.integers(0, 2))
+    def pull(self, batch: int, tail: str, reply: str, priority: int) -> None:
+        group = self.group and f'{self.group}"priority":{priority},'
+        told = self.rig.pull(f'{{"batch":{batch},{group}{tail}}}', reply)
         self.hear()
-        if "R 404 No Messages" in told:
+        if f"{reply} 404 No Messages" in told:
             overdue = [
                 one for one in self.known.values() if self.is_pending(one) and one.free_from_ns <= self.rig.now_ns
             ]
             assert not overdue, "nothing to be had, though a message is due again"
 
+    @rule(reply=READERS, room=st.sampled_from([0, 1, 2**62]))
+    def read_on_or_not(self, reply: str, room: int) -> None:
+        """A client's reader falls behind, or catches up."""
+        self.rig.read_on(reply.encode(), room)
+        self.hear()
+
+    @rule(is_sending=st.booleans())
+    def send(self, is_sending: bool) -> None:
+        """What was delivered has to be read first, or was sent."""
+        was_sending, self.rig.is_sending = self.rig.is_sending, is_sending
+        if was_sending and not is_sending:
+            self.rig.take(self.rig.machine.stream_advanced(self.rig.now_ns))
+            self.hear()
+
     @rule(seconds=st.sampled_from([0.5, 2.5, 8.0, 11.0]))
     def sleep(self, seconds: float) -> None:
         end_ns = self.rig.now_ns + round(seconds * SECOND)
-        for _ in range(1000):
+        for _ in range(2000):
             deadline_ns = self.rig.machine.next_deadline_ns(self.rig.now_ns)
             if deadline_ns is None or deadline_ns > end_ns:
                 break
@@ -106,6 +133,17 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         else:
             raise AssertionError("a deadline that never moves on")
         self.rig.now_ns = end_ns
+        if seconds:
+            self.check_that_nobody_was_forgotten()
+
+    def check_that_nobody_was_forgotten(self) -> None:
+        """Whoever waits, and reads, has got what there was."""
+        limit = self.rig.config.max_ack_pending
+        is_full = limit > 0 and sum(map(self.is_pending, self.known.values())) >= limit
+        waiting = [request for request in self.rig.machine._waiting._queue if self.rig.rooms.get(request.reply) != 0]
+        if waiting and not (self.rig.is_sending or self.per_subject or is_full):
+            assert not any(map(self.is_ahead, self.known.values()))
+            assert not any(self.is_pending(one) and one.free_from_ns <= self.rig.now_ns for one in self.known.values())
 
     @precondition(lambda self: any(one.last for one in self.known.values()))
     @rule(data=st.data(), word=st.sampled_from(["+ACK", "-NAK", '-NAK {"delay":4000000000}', "+WPI", "+TERM", "huh"]))
@@ -114,11 +152,12 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         one = self.known[seq]
         assert one.last is not None
         was_pending = self.is_pending(one)
+        delivered_seq = self.rig.machine.state.delivered_stream_seq
         effects = self.rig.ack(one.last, word, reply="A")
         if not one.is_removed:
             assert effects.acked_replies == [b"A"]
         if word in ("+ACK", "+TERM"):
-            if word == "+ACK" and self.rig.config.ack_policy == AckPolicy.ALL:
+            if self.rig.config.ack_policy == AckPolicy.ALL:  # a termination, too, is for all below
                 for below in range(1, seq + 1):
                     if below in self.known and self.is_pending(self.known[below]):
                         self.known[below].is_acked = True
@@ -131,19 +170,21 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         elif was_pending and word == "+WPI":
             one.free_from_ns = self.rig.now_ns + self.wait_ns(one.deliveries)
         if was_pending and one.is_acked:
-            self.check_floor()
+            self.check_floor(delivered_seq)
         self.note_given_up()
         self.hear()
 
-    def check_floor(self) -> None:
-        """Right after an acknowledgement: the floor stands below the first message that is not done with."""
-        state = self.rig.machine.state
+    def check_floor(self, delivered_seq: int) -> None:
+        """After an acknowledgement: the floor stands below the first of those up to `delivered_seq`, what had been
+        delivered when it came, that is not done with.
+        """
         open_seqs = [
             seq
             for seq, one in self.known.items()
-            if self.is_pending(one) or (self.is_ahead(one) and seq <= state.delivered_stream_seq)
+            if seq <= delivered_seq and (self.is_pending(one) or self.is_ahead(one))
         ]
-        assert state.floor_stream_seq == max(min(open_seqs, default=state.delivered_stream_seq + 1) - 1, self.floor[1])
+        wanted = max(min(open_seqs, default=delivered_seq + 1) - 1, self.floor[1])
+        assert self.rig.machine.state.floor_stream_seq == wanted
 
     @precondition(lambda self: bool(self.rig.index.held))
     @rule(data=st.data())
@@ -192,6 +233,8 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         assert not one.is_removed
         assert self.is_wanted(one)
         assert one.free_from_ns <= self.rig.now_ns, "sent again before its time"
+        assert self.rig.rooms.get(delivery.target) != 0, "sent to a reader that is behind"
+        assert not self.rig.is_sending
         one.deliveries += 1
         assert place.deliveries == one.deliveries
         if self.rig.config.max_deliver > 0:
@@ -270,9 +313,12 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
         """In the end everything wanted is delivered: acknowledge all that comes until nothing does."""
         if not hasattr(self, "rig"):
             return
+        for target in list(self.rig.rooms):
+            self.rig.read_on(target)
+        self.send(False)
         for _ in range(200):
             self.sleep(11.0)
-            self.pull(4, False)
+            self.pull(4, '"no_wait":true', "R", 0)
             for seq, one in list(self.known.items()):
                 if one.last is not None and self.is_pending(one):
                     self.rig.ack(one.last)
@@ -316,6 +362,7 @@ STEPS = st.lists(
         st.tuples(st.just("ack"), st.lists(st.integers(0, 30), min_size=1, max_size=9), st.sampled_from(["+ACK", ""])),
         st.tuples(st.just("say"), st.integers(0, 30), st.sampled_from(["-NAK", '-NAK {"delay":3000000000}', "+TERM"])),
         st.tuples(st.just("remove"), st.integers(0, 30)),
+        st.tuples(st.just("room"), st.sampled_from([b"R1", b"R2", b"push"]), st.sampled_from([0, 2**62])),
         st.tuples(st.just("sleep"), st.sampled_from([0.1, 2.0, 11.0])),
     ),
     max_size=30,
@@ -354,6 +401,8 @@ class Pair:
                 rig.ack(self.sent[arguments[0] % len(self.sent)], arguments[1])
             elif what == "remove" and rig.index.held:
                 rig.remove(sorted(rig.index.held)[arguments[0] % len(rig.index.held)])
+            elif what == "room":
+                rig.rooms[arguments[0]] = arguments[1]
             elif what == "sleep":
                 rig.sleep(arguments[0])
         self.compare()

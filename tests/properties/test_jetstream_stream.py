@@ -190,7 +190,7 @@ class StreamAgainstModel(RuleBasedStateMachine):
 
         saved = snapshot.save(self.desk.machine)
         restored = StreamMachine(self.config, self.desk.store)
-        assert snapshot.load(restored, saved, read) == self.last_seq
+        assert snapshot.load(restored, snapshot.decode(saved), read) == self.last_seq
         assert snapshot.save(restored) == saved
 
     @invariant()

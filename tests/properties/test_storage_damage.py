@@ -1,14 +1,15 @@
 """Damage of every kind at every place of a small store: all that is undamaged is served, and what is not is named.
 
-The store is as small as it can be and has everything: two streams, one of them with removed and erased messages, a log
-of another kind, segments that stand alone and entries that only the journal has, all forms of files.
+The store is as small as it can be and has everything: two streams with removed and erased messages, one that is gone,
+a log of another kind that takes leases, removals that only the journal tells of since the disk was full, parts with and
+without an end of their own, all forms of files. A test says that it has every kind of record.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -16,6 +17,7 @@ import pytest
 import trio
 from tests.properties.storage_bench import FORMS, Form, StepClock, run
 
+from tnats.limits import SECOND_NS
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import damage_bit
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
@@ -36,7 +38,7 @@ Recorder = Callable[[str, object], None]
 FULL = [pytest.mark.slow, pytest.mark.timeout(7200)]
 WITH_FORMS = pytest.mark.parametrize(
     ("form", "stride"),
-    [*((form, 211) for form in FORMS), *(pytest.param(form, 1, marks=FULL) for form in FORMS)],
+    [*((form, 331) for form in FORMS), *(pytest.param(form, 1, marks=FULL) for form in FORMS)],
     ids=lambda value: value.name if isinstance(value, Form) else str(value),
 )
 
@@ -52,18 +54,23 @@ class Small:
     image: DiskImage
     content: dict[str, dict[int, bytes]]
     last: dict[str, int]
+    leased: int
+    """The lease of group "c"."""
 
 
 @asynccontextmanager
-async def store_on(drive: SimDrive, form: Form, seed: int) -> AsyncIterator[Store]:
+async def store_on(
+    drive: SimDrive, form: Form, seed: int, *, sync_interval_ns: int = 0, is_kept_short: bool = True
+) -> AsyncIterator[Store]:
+    """`is_kept_short`: old parts of the journal go when they may."""
     clock = StepClock()
     options = StoreOptions(
-        JournalOptions(part_bytes=16 * 1024), StreamLogOptions(segment_bytes=8192 + 200), form.encryption
+        JournalOptions(16 * 1024, sync_interval_ns), StreamLogOptions(8192 + 200, compact_below=0.2), form.encryption
     )
     entropy = random.Random(seed).randbytes
     store = await open_store(SimDisk(drive, clock), clock, entropy, "/data", boot_id="boot", options=options)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.run)
+        nursery.start_soon(store.run if is_kept_short else store.journal.run)
         try:
             yield store
         finally:
@@ -105,24 +112,68 @@ def payload(name: str, sequence: int) -> bytes:
 
 async def small_store(form: Form) -> Small:
     drive = SimDrive(random.Random(1))
-    last = {"a": 5, "b": 2}
-    async with store_on(drive, form, 1) as store:
+    content: dict[str, dict[int, bytes]] = {"a": {}, "b": {}}
+    last = {"a": 0, "b": 0}
+
+    async def add(*streams: OpenStream) -> None:
+        for stream in streams:
+            name = stream.name
+            last[name] += 1
+            content[name][last[name]] = payload(name, last[name])
+            await propose(stream, b"%d %s" % (last[name], payload(name, last[name])))
+
+    async def remove(stream: OpenStream, sequence: int) -> None:
+        del content[stream.name][sequence]
+        await propose(stream, b"-%d" % sequence)
+
+    async with store_on(drive, form, 1, sync_interval_ns=SECOND_NS) as store:
         a, b = await opened(store, "a", form), await opened(store, "b", form)
-        for sequence in range(1, 5):
-            await propose(a, b"%d %s" % (sequence, payload("a", sequence)))
-        await propose(b, b"1 %s" % payload("b", 1))
-        for sequence in (2, 3):
-            await propose(a, b"-%d" % sequence)
-        await a.checkpoint(store.journal)
-        await store.journal.group("c").append_nowait([b"state of a consumer"]).wait()
-        await propose(b, b"2 %s" % payload("b", 2))
-    async with store_on(drive, form, 2) as store:
+        await add(a, a, a, a, b, b)
+        await propose(await opened(store, "gone", form), b"1 gone")
+        await remove(a, 2)
+        await remove(a, 3)
+        await remove(b, 1)
+        await a.checkpoint()
+        await b.checkpoint()
+        await store.journal.group("c").append_nowait([b"state of a consumer"], sequence=1).wait()
+        await store.delete_stream("gone")
+        await add(b)
+    async with store_on(drive, form, 2, is_kept_short=False) as store:
         a, b = await opened(store, "a", form), await opened(store, "b", form)
-        await propose(a, b"5 %s" % payload("a", 5))
-        await a.checkpoint(store.journal)
-    content = {name: {s: payload(name, s) for s in range(1, last[name] + 1)} for name in last}
-    del content["a"][2], content["a"][3]
-    return Small(form, drive.image, content, last)
+        await add(a)
+        await a.checkpoint()
+        await leave_gaps_to_the_journal(store, a, drive, add, remove)
+        current = b.log.files.current
+        while b.log.files.current is current:
+            await add(b)
+        await remove(b, last["b"])  # the only one in its segment, which stays since it is the current one
+        await b.checkpoint()
+        first = store.journal.parts.current
+        store.journal.look_for_room()
+        while store.journal.parts.current is first:
+            await trio.lowlevel.checkpoint()
+        leased = store.journal.group("c").state.leased
+    return Small(form, drive.image, content, last, leased)
+
+
+async def leave_gaps_to_the_journal(
+    store: Store,
+    stream: OpenStream,
+    drive: SimDrive,
+    add: Callable[[OpenStream], Awaitable[None]],
+    remove: Callable[[OpenStream, int], Awaitable[None]],
+) -> None:
+    """A segment that tells of other removals dies on a full disk."""
+    files, index = stream.log.files, stream.log.index
+    telling = next(each for each in files.segments.values() if each.has_gaps)
+    while telling is files.current:
+        await add(stream)
+    for sequence, _ in list(index.standing(telling.number, telling.lowest, telling.highest)):
+        await remove(stream, sequence)
+    capacity_bytes, drive.capacity_bytes = drive.capacity_bytes, drive.image.used_bytes
+    await stream.log.free(stream.commit.group)
+    drive.capacity_bytes = capacity_bytes
+    assert store.journal.group(stream.name).state.gaps
 
 
 @attrs.define
@@ -158,6 +209,8 @@ async def reopen(small: Small, image: DiskImage) -> Outcome:
                 assert (await entries.read(1)).body == b"state of a consumer"
             except (DataDamaged, KeyError):
                 assert store.health()
+        assert entries.state.leased == small.leased or store.health()
+        assert "gone" not in store.stream_names or store.health()
         outcome = Outcome(served, unreadable, store.findings, store.health())
     for name, content in small.content.items():
         missing = content.keys() - served[name].keys()
@@ -200,9 +253,11 @@ def record_ranges(image: DiskImage, path: str) -> list[tuple[int, int, int]]:
 
 
 def bits_in_records(image: DiskImage, path: str) -> list[int]:
-    """Every bit of every record; of long fillers, the front and some of the rest."""
+    """Every bit of every record that counts; of long fillers, the front and some of the rest."""
     bits: list[int] = []
     for start, end, kind in record_ranges(image, path):
+        if is_superseded(path, kind):
+            continue
         front = min(end, start + hot.HEADER_SIZE) if kind == record.PAD else end
         bits += range(8 * start, 8 * front)
         bits += range(8 * front, 8 * end, 1021)
@@ -210,10 +265,17 @@ def bits_in_records(image: DiskImage, path: str) -> list[int]:
 
 
 def bits_outside(image: DiskImage, path: str) -> list[int]:
-    """Bits that belong to no record, near to one: padding, and the empty room behind."""
-    inside = {byte for start, end, _ in record_ranges(image, path) for byte in range(start, end)}
+    """Bits that belong to no record that counts, near to one: padding, and the empty room behind."""
+    ranges = record_ranges(image, path)
+    inside = {byte for start, end, kind in ranges if not is_superseded(path, kind) for byte in range(start, end)}
     near = {byte + step for byte in inside for step in range(-8, 9)} - inside
+    near.update(byte for start, end, kind in ranges if is_superseded(path, kind) for byte in range(start, end))
     return [8 * byte + byte % 8 for byte in sorted(near) if 0 <= byte < image.size(image.file(path))]
+
+
+def is_superseded(path: str, kind: int) -> bool:
+    """Where a part of the journal ends is told by the next one, which is there."""
+    return kind == record.FOOTER and path.endswith(".part")
 
 
 def shared(damages: list[int], stride: int) -> list[int]:
@@ -231,6 +293,32 @@ def files(image: DiskImage) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ the sweeps
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_the_store_has_every_kind_of_record(form: Form) -> None:
+    """What the format has is swept, each kind in every file that may have it; a snapshot has tests of its own."""
+
+    async def test() -> None:
+        small = await small_store(form)
+        found: dict[str, set[int]] = {}
+        for path in files(small.image):
+            sort = path.rpartition(".")[2] if "." in path else path.rpartition("/")[2]
+            found.setdefault(sort, set()).update(kind for _, _, kind in record_ranges(small.image, path))
+        header = {record.HEADER}
+        assert found.pop("identity") == header
+        assert found.pop("marker") == {record.MARKER}
+        assert found.pop("used") == header | {record.USED, record.PAD}
+        journal = {record.SLOT, record.ENTRY, record.GROUP, record.DROP, record.LEASE, record.GAP, record.SEAL}
+        assert found.pop("part") == header | journal | {record.PAD, record.FOOTER}
+        stream = {record.MESSAGE, hot.ERASED, record.GAP, record.FOOTER}
+        packed = {record.PACKED, record.DICTIONARY, record.PAD} if form.is_packing else set()
+        assert found.pop("seg") == header | stream | packed
+        assert not found
+        swept = {record.MARKER, record.USED, record.PACKED, record.DICTIONARY} | header | journal | stream
+        assert swept | {record.PAD, record.CHUNK} == record.KINDS
+
+    run(test)
 
 
 @WITH_FORMS
@@ -272,7 +360,7 @@ def test_corrections_are_written_back(form: Form) -> None:
                 async with store_on(drive, form, 9) as store:
                     streams = [await opened(store, name, form) for name in small.content]
                     for stream in streams:
-                        await stream.checkpoint(store.journal)
+                        await stream.checkpoint()
                     kept = drive.image.clone()
                 if kept.is_file(path):
                     kept.crash(CrashPolicy.STRICT, random.Random(1))

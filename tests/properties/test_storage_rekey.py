@@ -69,7 +69,7 @@ async def work(store: Store, streams: dict[str, OpenStream], life: Life, rng: ra
             await propose(stream, b"%d %s" % (sequence, live[sequence]))
         life.acked[stream.name] = dict(live)
         if step % 9 == 8:
-            await stream.checkpoint(store.journal)
+            await stream.checkpoint()
         if step % 20 == 19:
             await consumer.set_state_nowait(consumer.last - 1, b"hidden note").wait()
 

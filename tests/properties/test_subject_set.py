@@ -34,6 +34,21 @@ def test_a_search_finds_what_comparisons_find(
     assert sorted(found) == sorted(member for member in members if compare(pattern, member))
 
 
+@given(members=st.lists(PATTERNS, unique=True), taken=st.lists(PATTERNS), data=st.data())
+def test_what_was_taken_out_is_not_found(members: list[str], taken: list[str], data: st.DataObject) -> None:
+    """And all else is; when nothing is left, nothing is kept of it."""
+    if members:
+        taken = taken + data.draw(st.lists(st.sampled_from(members)))
+    subjects = SubjectSet(members)
+    for pattern in taken:
+        subjects.discard(pattern)
+    left = [member for member in members if member not in taken]
+    assert sorted(subjects.covered(">")) == sorted(left)
+    for pattern in left:
+        subjects.discard(pattern)
+    assert vars(subjects) == vars(SubjectSet())
+
+
 def test_many_subjects_are_compared_in_no_time() -> None:
     """As many as one request can name: pairs of them would be 450 million."""
     subjects = SubjectSet()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tnats.wire import client, headers
 from tnats.wire.client import ErrorReceived, Message, ServerParser, Signal
 from tnats.wire.connect import parse_connect
-from tnats.wire.errors import quote
+from tnats.wire.errors import quoted
 from tnats.wire.info import ServerInfo, encode_info, parse_info
 
 WORD = st.binary(min_size=1, max_size=8).filter(lambda raw: not any(byte in b" \t\r\n" for byte in raw))
@@ -87,9 +87,9 @@ def test_readers_of_json_and_headers_never_raise(raw: bytes) -> None:
     headers.parse_headers(raw)
     for parse in (client.parse_pub_arguments, client.parse_hpub_arguments, client.parse_sub_arguments):
         parse(raw)
-    quoted = quote(raw)
-    assert b"\n" not in quoted
-    assert b"\r" not in quoted
+    shown = quoted(raw)
+    assert b"\n" not in shown
+    assert b"\r" not in shown
 
 
 @given(st.lists(st.one_of(WORD, st.sampled_from([b"\x0b", b"a\x0c"])), max_size=5), st.data())

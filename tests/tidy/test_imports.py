@@ -7,27 +7,40 @@ import sys
 import pytest
 from tests.tidy.sources import Import, Source, imports, sources
 
-EVERYONE = ("tnats.errors", "tnats.limits", "tnats.ids", "tnats.records", "tnats.speedups", "attrs")
+EVERYONE = (
+    "tnats.errors",
+    "tnats.limits",
+    "tnats.ids",
+    "tnats.moments",
+    "tnats.notation",
+    "tnats.records",
+    "tnats.speedups",
+    "attrs",
+)
 """What every package may import, apart from the standard library; `from tnats import ...` gives version numbers."""
 
 API = "tnats.runtime.api"
 PURE = ("tnats.wire", "tnats.subjects", "tnats.auth", "tnats.raft")
 JETSTREAM_RECORDS = (
+    "tnats.jetstream.api.errors",
     "tnats.jetstream.api.fields",
+    "tnats.jetstream.api.json_text",
     "tnats.jetstream.api.messages",
-    "tnats.jetstream.api.times",
     "tnats.jetstream.stream.config",
     "tnats.jetstream.consumer.config",
     "tnats.jetstream.consumer.requests",
 )
-"""The records of the JetStream API: pure, and spelt once for server and client."""
+"""The records of the JetStream API and its errors: pure, and spelt once for server and client."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.errors": (),
     "tnats.limits": (),
     "tnats.ids": ("nacl",),
+    "tnats.moments": (),
+    "tnats.notation": (),
     "tnats.records": (),
     "tnats.speedups": (),
+    "tnats.timers": (API, "trio"),
     "tnats.memory": (),
     "tnats.wire": ("crc32c", "h11", "wsproto", "orjson"),
     "tnats.subjects": ("crc32c",),
@@ -39,7 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tnats.runtime.live.sync.hot": ("tnats.runtime.live.sync.calls", "cython"),
     "tnats.runtime.sim": (API, "tnats.runtime.sim", "tnats.runtime.disk_errors", "trio"),
     "tnats.storage": (API, "trio", "crc32c", "cryptography", "zstandard"),
-    "tnats.broker": ("tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
+    "tnats.broker": ("tnats.wire", "tnats.subjects", "tnats.auth", "tnats.timers", API, "trio", "orjson"),
     "tnats.broker.hot": ("tnats.broker", "tnats.memory", "tnats.subjects", "tnats.wire.bundle", API, "cython"),
     "tnats.storage.hot": ("tnats.storage", "crc32c", "cython"),
     "tnats.accounts": ("tnats.broker", "tnats.wire", "tnats.subjects", "tnats.auth", API, "trio", "orjson"),
@@ -64,6 +77,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tnats.wire.headers",
         "tnats.subjects",
         "tnats.auth",
+        "tnats.timers",
         API,
         "trio",
         "cattrs",
@@ -71,7 +85,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "croniter",
         "tzdata",
     ),
-    "tnats.jetstream.backup.s2": ("tnats.storage.hot", "cramjam"),
+    "tnats.jetstream.backup.s2": ("tnats.jetstream.backup.varint", "tnats.storage.hot", "cramjam"),
     "tnats.jetstream.consumer.hot": (
         "tnats.jetstream.consumer",
         "tnats.memory",

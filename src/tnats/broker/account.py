@@ -18,7 +18,7 @@ from tnats.records import define
 from tnats.subjects.draw import Draw
 from tnats.subjects.mappings import Mapping, find_mapping
 from tnats.subjects.sublist import Sublist
-from tnats.subjects.tokens import has_wildcard, subjects_overlap
+from tnats.subjects.tokens import subjects_overlap
 
 if TYPE_CHECKING:
     from tnats.broker.connection import Connection
@@ -48,8 +48,8 @@ class Account:
 
     def __init__(self, name: str, draw: Draw) -> None:
         self.name = name
-        self.sublist: Sublist[Subscription] = Sublist(cache_entries_max=0)  # the plans are the cache
-        self.plans = PlanTable(self.sublist)
+        self.sublist: Sublist[Subscription] = Sublist()
+        self.plans = PlanTable(self.sublist, self._forget_plans)
         self._mappings: Sequence[Mapping] = ()
         self.funnel: Funnel | None = None
         """Where what clients publish under one prefix is gathered without plans, while nobody else gets it."""
@@ -109,7 +109,7 @@ class Account:
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription to a valid pattern."""
         self.sublist.insert(subscription)
-        self._invalidate(subscription)
+        self.plans.invalidate(subscription.subject)
         self._count_rival(subscription, 1)
         for observer in self.observers:
             observer.on_subscribed(subscription)
@@ -117,10 +117,11 @@ class Account:
     def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription out; nothing happens if it is not in."""
         if self.sublist.remove(subscription):
-            self._invalidate(subscription)
+            self.plans.invalidate(subscription.subject)
             self._count_rival(subscription, -1)
             for observer in self.observers:
                 observer.on_unsubscribed(subscription)
+            subscription.retire(_NOBODY)
 
     def map_subject(self, subject: bytes) -> tuple[bytes, bool]:
         """What a client's message on `subject` is published on (empty: dropped), and whether that is always so."""
@@ -140,6 +141,18 @@ class Account:
             total.add(client.traffic())
         return total
 
-    def _invalidate(self, subscription: Subscription) -> None:
-        subject = subscription.subject
-        self.plans.invalidate(subject, literal=not has_wildcard(subject))
+
+class _Nobody:
+    """Owner of the subscriptions that have ended."""
+
+    outbound = None
+    inbox = None
+
+    def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
+        return False
+
+    def end_subscription(self, subscription: Subscription) -> None:
+        """It has ended already."""
+
+
+_NOBODY = _Nobody()

@@ -248,10 +248,14 @@ class Broker:
             accounts=len(self.accounts),
         )
 
-    def connection_snapshots(self, *, with_subscriptions: bool = False) -> Iterator[ConnectionSnapshot]:
-        """The open connections, oldest first. Those that were closed are in `closed`."""
+    def connection_snapshots(self) -> Iterator[ConnectionSnapshot]:
+        """The open connections, oldest first, without their subscriptions. Those that were closed are in `closed`."""
         for connection in self.connections.values():
-            yield self._snapshot(connection, with_subscriptions=with_subscriptions)
+            yield self._snapshot(connection, with_subscriptions=False)
+
+    def connection_snapshot(self, cid: int) -> ConnectionSnapshot:
+        """An open connection with its subscriptions."""
+        return self._snapshot(self.connections[cid], with_subscriptions=True)
 
     def _snapshot(self, connection: Connection, *, with_subscriptions: bool) -> ConnectionSnapshot:
         return connection_snapshot(

@@ -58,7 +58,7 @@ class Connection:
     """See the module's text. An `Owner` and a `SubscriptionOwner` (`tnats.broker.ports`)."""
 
     __slots__ = (
-        "_first_pong_sent", "_stall_budget_ns", "_stalled", "_wake", "account", "broker", "cid", "conn",
+        "_first_pong_sent", "_stall_budget_ns", "_stalled", "_wake", "_writing", "account", "broker", "cid", "conn",
         "connection_type", "inbound", "inbox", "last_in_ns", "login", "outbound", "ping_sent_ns", "pings_outstanding",
         "reason", "rtt_measured_ns", "rtt_ns", "stall_count", "started_ns", "state", "stopped_ns", "subscriptions",
     )  # fmt: skip
@@ -90,6 +90,8 @@ class Connection:
         self._stalled = False
         self._stall_budget_ns = STALL_PER_READ_NS
         self._wake = trio.Event()
+        self._writing: trio.CancelScope | None = None
+        """What `_write_rest` waits in."""
         self.apply_limits()
 
     # ------------------------------------------------------------------ beginning, supervising, ending
@@ -138,6 +140,8 @@ class Connection:
             self.outbound.discard()
         self.broker.on_closed(self)
         self.subscriptions.leave()
+        if self._writing is not None:
+            self._writing.cancel()
         self.wake()
 
     def wake(self) -> None:
@@ -159,18 +163,18 @@ class Connection:
         while self.outbound.blocked and self.state is not State.CLOSED:
             if not options.write_deadline_is_total:
                 deadline_ns = clock.mono_ns() + options.write_deadline_ns
-            with clock.deadline(deadline_ns) as scope:
+            with clock.deadline(deadline_ns) as self._writing:
                 try:
                     await self.conn.wait_writable()
                 except ConnectionBroken as broken:
                     self.on_write_error(str(broken))
                     return
-            if scope.cancelled_caught:
+            if not self._writing.cancelled_caught:
+                self.outbound.flush()
+            elif self.reason is None:  # the deadline it was, and not `close`
                 limit_s = options.write_deadline_ns / SECOND_NS
                 self.broker.count_slow_consumer(self, f"WriteDeadline of {limit_s:g}s exceeded")
                 self.close(ClosedReason.SLOW_CONSUMER_WRITE_DEADLINE, flush=False)
-            else:
-                self.outbound.flush()
 
     async def _linger(self) -> None:
         """Give the peer a moment to take what was said last."""

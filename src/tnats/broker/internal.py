@@ -38,7 +38,7 @@ class InternalClient:
         self.account = account
         self.name = name
         self.outbound = None
-        self.origin = Origin(exchange, self, None)
+        self.origin = Origin(exchange, None, None)
         self.origin.echo = echo
         self.subscriptions: dict[bytes, Subscription] = {}
         self._next_sid = 0
@@ -51,7 +51,7 @@ class InternalClient:
             self.inbox = Inbox(exchange, self.origin, deliver)
 
     def subscribe(self, subject: bytes, queue: bytes | None = None) -> Subscription:
-        """Subscribe to a valid pattern. `Message.subscription` tells by which one a message came."""
+        """Subscribe to a valid pattern."""
         self._next_sid += 1
         sid = b"%d" % self._next_sid
         subscription = self.subscriptions[sid] = Subscription(self, subject, queue, sid)
@@ -96,8 +96,14 @@ class InternalClient:
                 origin.owner.on_no_responders(subject, reply)
 
     def close(self) -> None:
-        """Unsubscribe from everything."""
+        """Unsubscribe from everything. What has come is handed over first; whoever heard it is kept no longer."""
         if self.account.funnel is self.inbox:
             self.account.close_funnel()
         for subscription in list(self.subscriptions.values()):
             self.end_subscription(subscription)
+        self.inbox.drain()
+        self.inbox.deliver = _hear_nothing
+
+
+def _hear_nothing(messages: object) -> None:
+    """What comes to a client that is closed."""

@@ -6,8 +6,8 @@ A `Plan` is the answer of the sublist for one subject, made ready to be run by t
 prepared MSG head per subscription, a list of them per queue group, and what extensions add (routes, leaf nodes,
 service imports). Connections remember the plans of subjects they publish to, so a plan must know when it is stale.
 
-*Change of a literal subscription*: exactly that subject's plan is marked stale. If it is not in the table, someone may
-still hold it (it was pushed out), so all plans under the same first token are.
+*Change of a literal subscription*: exactly that subject's plan is marked stale. Nobody holds one that is not in the
+table: when plans are pushed out, everybody forgets theirs.
 *Change of a pattern*: all plans under its first token; if that is a wildcard, all plans. A first token has an `Epoch`
 cell, and a plan is current while its own epoch equals the cell's number. New clients subscribing to `_INBOX.x.>` hence
 disturb inbox subjects only.
@@ -23,7 +23,7 @@ subject that turns out to be in steady use gets a plan of its own, at its third 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tnats.broker.hot.message import Message, Origin, Subscription
@@ -33,23 +33,33 @@ from tnats.limits import (
     FAMILY_TARGETS_MAX,
     PLAN_CELL_BYTES_MAX,
     PLAN_CELLS_MAX,
+    PLAN_TARGETS_KEPT,
+    PLAN_TARGETS_MAX,
     PLANS_MAX,
     SLOW_WORK,
 )
 from tnats.subjects.cache import MatchCache
 from tnats.subjects.sublist import Matches, Sublist
+from tnats.subjects.tokens import has_wildcard
 
 if TYPE_CHECKING:
+    from tnats.broker.hot.outbound import Outbound
     from tnats.broker.ports import PlanExtension
 
 
 class PlanTable:
     """See the module's text. A `PlanBuilder`."""
 
-    def __init__(self, sublist: Sublist[Subscription]) -> None:
+    def __init__(self, sublist: Sublist[Subscription], forget: Callable[[], None]) -> None:
+        """`forget` has everybody forget the plans they remember, those in `known` included."""
         self._sublist = sublist
-        self._plans: MatchCache[Plan] = MatchCache(PLANS_MAX)
+        self._forget = forget
+        self._plans: MatchCache[Plan] = MatchCache(PLANS_MAX, self._push_out)
         self._cells: dict[bytes, Epoch] = {}
+        self._target_count = 0
+        """Of the plans in the table."""
+        self._target_count_max = PLAN_TARGETS_KEPT
+        """So many, until those of plans that are out of date are let go."""
         self.known = KnownPlans(sublist.literals)
         self.makes_families = True
         """Off where what is published is not always the subject that a plan is for."""
@@ -73,30 +83,69 @@ class PlanTable:
 
     def has_interest(self, subject: bytes) -> bool:
         """Whether a message on `subject` would reach anybody."""
+        plan = self._find_current(subject)
+        return bool(plan.targets or plan.groups or plan.special is not None)
+
+    def outbounds(self, subject: bytes) -> list[Outbound | None]:
+        """Of all whom a message on `subject` may reach, queue groups with all their members; None: not a client's."""
+        plan = self._find_current(subject)
+        if plan.special is not None:
+            return [None]
+        targets = [*plan.targets, *itertools.chain(*plan.groups)] if plan.groups else plan.targets
+        return [
+            subscription.outbound
+            for target in targets
+            if (subscription := target.subscription).outbound is not None or subscription.inbox is not None
+        ]
+
+    def _find_current(self, subject: bytes) -> Plan:
         plan = self.find(subject)
         if plan.epoch != plan.cell.number:
             self.refresh(plan)
-        return bool(plan.targets or plan.groups or plan.special is not None)
+        return plan
+
+    def fanouts(self) -> list[int]:
+        """To how many subscriptions each plan that is up to date delivers a message."""
+        current = [plan for plan in self._plans.values() if plan.epoch == plan.cell.number]
+        return [len(plan.targets) + len(plan.groups) for plan in current]
 
     def refresh(self, plan: Plan) -> None:
         """Build `plan` anew. Its lists are replaced, not changed: the old ones may be under iteration."""
+        before = _target_count(plan)
         _aim(plan, self._sublist.match(plan.subject))
+        if plan.kept:
+            self._target_count += _target_count(plan) - before
         plan.special = None
         plan.shown = None
         for extension in self.extensions:
             extension.extend(plan)
         plan.cell = self._cell(plan.subject)
         plan.epoch = plan.cell.number
+        if self._target_count > min(self._target_count_max, PLAN_TARGETS_MAX):
+            self._shed()
 
-    def invalidate(self, subject: bytes, *, literal: bool) -> None:
+    def _shed(self) -> None:
+        """Have plans that are out of date let go of their targets; all of them, if others have too many."""
+        for plan in self._plans.values():
+            if plan.epoch != plan.cell.number:
+                self._empty(plan)
+        if self._target_count > PLAN_TARGETS_MAX:
+            self._start_anew()
+        self._target_count_max = max(PLAN_TARGETS_KEPT, 2 * self._target_count)
+
+    def _empty(self, plan: Plan) -> None:
+        self._target_count -= _target_count(plan)
+        plan.targets = []
+        plan.groups = []
+        plan.shown = None
+
+    def invalidate(self, subject: bytes) -> None:
         """A subscription to `subject` came, went or changed."""
-        if literal:
+        if not has_wildcard(subject):
             plan = self._plans.get(subject)
             if plan is not None:
                 plan.epoch = STALE_EPOCH
-                plan.targets = []  # they would keep connections that are gone
-                plan.groups = []
-                plan.shown = None
+                self._empty(plan)  # nobody may ask for this subject again
                 return
         first = _first_token(subject)
         if first in (b"*", b">"):
@@ -110,6 +159,22 @@ class PlanTable:
         """Every plan may be out of date."""
         for cell in self._cells.values():
             cell.number += 1
+
+    def _push_out(self, plans: Iterable[Plan]) -> None:
+        """Others have taken the place of `plans`: nothing tells these of new subscribers to their subjects."""
+        for plan in plans:
+            self._target_count -= _target_count(plan)
+            plan.kept = False
+        self._forget()
+
+    def _start_anew(self) -> None:
+        """Let go of all plans, with all who remember one: nothing tells that of new subscribers to its subject.
+
+        Subjects in use come back at once.
+        """
+        self._plans.clear()
+        self._forget()
+        self._target_count = 0
 
     def _note_sibling(self, subject: bytes) -> None:
         """A subject is used once; if it is not the first with its prefix, make the plan of the family."""
@@ -163,6 +228,10 @@ def _is_family(matches: Matches[Subscription]) -> bool:
     """Whether these subscriptions get any subject, and are few enough to be told each one."""
     subscriptions = [*matches.plain, *itertools.chain.from_iterable(matches.queues.values())]
     return len(subscriptions) <= FAMILY_TARGETS_MAX and not any(each.checked for each in subscriptions)
+
+
+def _target_count(plan: Plan) -> int:
+    return len(plan.targets) + sum(map(len, plan.groups))
 
 
 def _aim(plan: Plan, matches: Matches[Subscription]) -> None:

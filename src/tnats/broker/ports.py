@@ -71,6 +71,13 @@ class Owner(Protocol):
         """A message with `reply` was put into the outbound (asked for by `Outbound.tracks_replies`)."""
 
 
+class Drain(Protocol):
+    """Where something gathers during a pass, to be handled at its end (`Exchange.announce`)."""
+
+    def drain(self) -> None:
+        """Handle what has gathered."""
+
+
 class PlanBuilder(Protocol):
     """Who builds a plan anew when it is out of date."""
 

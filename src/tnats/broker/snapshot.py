@@ -5,13 +5,11 @@ Times are integer nanoseconds: moments since the Unix epoch, durations as such. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import attrs
 
 from tnats.broker.account import Account, Traffic
 from tnats.records import frozen
-from tnats.subjects.sublist import SublistStats
 from tnats.subjects.tokens import to_text
 
 if TYPE_CHECKING:
@@ -69,6 +67,21 @@ class ConnectionSnapshot:
     """Filled for closed connections, and on request."""
 
 
+@frozen(kw_only=True)
+class SublistSnapshot:
+    """Figures for /subsz, under its names. The plans are its cache; fan-out is over those that are up to date."""
+
+    num_subscriptions: int
+    num_cache: int
+    num_inserts: int
+    num_removes: int
+    num_matches: int
+    cache_hit_rate: float = 0.0
+    """What a plan answers is not looked for, and counts as no match."""
+    max_fanout: int
+    avg_fanout: float
+
+
 @frozen
 class BrokerSnapshot:
     """Counters for /varz."""
@@ -104,7 +117,7 @@ def connection_snapshot(
     traffic = connection.traffic()
     end_ns = connection.stopped_ns or mono_ns
     offset_ns = wall_ns - mono_ns
-    subscriptions = tuple(connection.subscriptions.values())
+    subscriptions = connection.subscriptions.values()
     return ConnectionSnapshot(
         cid=connection.cid,
         kind="Client",
@@ -132,12 +145,21 @@ def connection_snapshot(
         account=connection.account.name,
         subscriptions_list=tuple(
             subscription_snapshot(one, connection.cid, connection.account.name)
-            for one in subscriptions
-            if with_subscriptions
+            for one in (subscriptions if with_subscriptions else ())
         ),
     )
 
 
-def sublist_snapshot(account: Account) -> SublistStats:
-    """Figures of one account for /subsz; the plans are its cache."""
-    return attrs.evolve(account.sublist.snapshot(), num_cache=len(account.plans))
+def sublist_snapshot(accounts: Sequence[Account]) -> SublistSnapshot:
+    """Figures of these accounts together, for /subsz."""
+    sublists = [account.sublist for account in accounts]
+    fanouts = [fanout for account in accounts for fanout in account.plans.fanouts()]
+    return SublistSnapshot(
+        num_subscriptions=sum(map(len, sublists)),
+        num_cache=sum(len(account.plans) for account in accounts),
+        num_inserts=sum(sublist.insert_count for sublist in sublists),
+        num_removes=sum(sublist.remove_count for sublist in sublists),
+        num_matches=sum(sublist.match_count for sublist in sublists),
+        max_fanout=max(fanouts, default=0),
+        avg_fanout=sum(fanouts) / len(fanouts) if fanouts else 0.0,
+    )

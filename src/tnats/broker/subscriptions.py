@@ -116,22 +116,5 @@ class Subscriptions:
         count = 0
         for account, subscription in itertools.islice(self._leaving, UNSUBSCRIBES_PER_STEP_MAX):
             account.unsubscribe(subscription)
-            subscription.retire(_NOBODY)
             count += 1
         return count == UNSUBSCRIBES_PER_STEP_MAX
-
-
-class _Nobody:
-    """Owner of the subscriptions of a client that is gone."""
-
-    outbound = None
-    inbox = None
-
-    def may_receive(self, subscription: Subscription, subject: bytes) -> bool:
-        return False
-
-    def end_subscription(self, subscription: Subscription) -> None:
-        """It has ended already."""
-
-
-_NOBODY = _Nobody()

@@ -7,7 +7,7 @@ A sub-command is a module with a click command named `command`. Its one-line hel
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import import_module
 
@@ -15,7 +15,7 @@ import click
 
 import tnats
 from tnats.cli.connection import connection_options
-from tnats.errors import TnatsError
+from tnats.errors import TnatsError, leaves
 
 COMMANDS = {
     "serve": (None, "Run a server. `tnats serve --help` lists its options."),
@@ -82,13 +82,17 @@ def root(**early: str | None) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a sub-command; returns the exit code: 0, 1 failed, 2 wrong usage, 128 + n ended by signal n."""
+    """Run a sub-command; returns the exit code: 0, 1 failed, 2 wrong usage, 128 + n ended by signal n. Raises
+    KeyboardInterrupt where the command leaves signals to the interpreter.
+    """
     try:
         result = root.main(list(arguments), prog_name="tnats", standalone_mode=False)
     except click.ClickException as exc:
         exc.show()
         return exc.exit_code
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as abort:
+        if isinstance(abort.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # `tnats.__main__` ends for it
         return EXIT_FAILURE
     except TnatsError as exc:
         print_errors([exc])
@@ -105,12 +109,3 @@ def print_errors(errors: Iterable[Exception]) -> None:
     """One line for each on standard error, the same one only once."""
     for text in dict.fromkeys(map(str, errors)):
         print(f"tnats: {text}", file=sys.stderr)
-
-
-def leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
-    """The exceptions in a group and the groups in it."""
-    for exc in group.exceptions:
-        if isinstance(exc, ExceptionGroup):
-            yield from leaves(exc)
-        else:
-            yield exc

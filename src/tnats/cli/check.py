@@ -22,9 +22,11 @@ EXIT_CLEAN, EXIT_DAMAGED, EXIT_MISUSE = 0, 1, 2
 
 
 def sequences_of(body: bytes) -> tuple[int, int] | None:
-    """The first and last sequence that a stream's log entry appends."""
+    """See `storage.check`."""
     entry = entries.decode(body)
-    return (entry.first_seq, entry.next_seq - 1) if isinstance(entry, entries.Append) else None
+    if isinstance(entry, entries.Append):
+        return entry.first_seq, entry.next_seq - 1
+    return (0, entry.next_seq - 1) if isinstance(entry, entries.Skip) else None
 
 
 def encryption(file_key: str, environment: Mapping[str, str]) -> Encryption | None:

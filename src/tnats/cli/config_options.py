@@ -9,7 +9,8 @@ import click
 
 from tnats.client import ClientError
 from tnats.client.jetstream import Storage
-from tnats.jetstream.api.fields import DecodeError, decode
+from tnats.jetstream.api.fields import decode
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.records import frozen
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -34,8 +34,8 @@ from tnats.client.jetstream import (
     JetStream,
 )
 from tnats.jetstream.api.fields import to_object
-from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
+from tnats.notation import format_time
 
 raw_option = click.option("-r", "--raw", is_flag=True, help="Payloads only, one a line.")
 ack_option = click.option("--ack/--no-ack", default=True, help="Acknowledge what is received.")

@@ -11,7 +11,7 @@ from tnats.cli.config_options import Option, apply_options, config_options, spli
 from tnats.cli.values import DURATION, MOMENT, PAIR, SIZE, until_ns
 from tnats.client import ClientError
 from tnats.client.jetstream import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy, ReplayPolicy
-from tnats.jetstream.api.times import parse_duration
+from tnats.notation import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -17,7 +17,7 @@ from tnats.cli.output import json_option, print_json
 from tnats.cli.progress import drawing
 from tnats.cli.session import run as run_live
 from tnats.cli.tables import console as table_console
-from tnats.errors import TnatsError
+from tnats.errors import TnatsError, leaves
 from tnats.harness.contract import CLAUSES
 from tnats.harness.findings import EXPECTATIONS, Finding, FindingError, Variant, with_nodes
 from tnats.harness.real.errors import CouldNotRun
@@ -53,11 +53,11 @@ def list_findings(directory: str | None, as_json: bool) -> int:
         return EXIT_KEPT
     table = Table(box=None, pad_edge=False)
     for heading in ("", "finding", "published for", "runs on", "variants"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold", no_wrap=heading == "variants")
     for finding in findings:
         counts = sorted({variant.nodes for variant in finding.variants})
         needs = " or ".join("one node" if count == 1 else f"a cluster of {count}" for count in counts)
-        names = ", ".join(variant.name for variant in finding.variants)
+        names = "\n".join(variant.name for variant in finding.variants)
         table.add_row(finding.id, f"{finding.title} ({finding.reference})", finding.affected, needs, names)
     table_console().print(table)
     return EXIT_KEPT
@@ -129,10 +129,10 @@ def run_finding(
         for variant in runnable:
             report = await run_one(runtime, finding, variant, profile, found, seed=seed, keep=keep)
             reports.append(report)
-            place = save(report, out)
-            show(console, report, place)
+            show(console, report)
             if as_json:
                 print_json(summary(report))
+            console.print(f"  {save(report, out)}\n", style="dim", highlight=False)  # last: the disk may be full
         for variant in (variant for variant in variants if variant not in runnable):
             text = f"[bold]{variant.name}[/]: not run: it needs a cluster, and {found.name} has none yet"
             console.print(text, highlight=False)
@@ -245,12 +245,7 @@ def carry_out(work: Callable[[Runtime], Awaitable[None]]) -> int:
         known, others = group.split((TnatsError, OSError))
         if known is None or others is not None:
             raise
-        return could_not_run(leaf(known))
-
-
-def leaf(exc: Exception) -> Exception:
-    """The first of those that tasks raised at the same time."""
-    return leaf(exc.exceptions[0]) if isinstance(exc, ExceptionGroup) else exc
+        return could_not_run(next(leaves(known)))
 
 
 def could_not_run(exc: Exception) -> int:
@@ -258,7 +253,7 @@ def could_not_run(exc: Exception) -> int:
     return EXIT_COULD_NOT_RUN
 
 
-def show(console: Console, report: Report, place: str) -> None:
+def show(console: Console, report: Report) -> None:
     """The result of one variant, for people."""
     judgement = report.judgement
     colour = {"kept": "green", "broken": "red", "unknown": "yellow"}[judgement.verdict]
@@ -276,4 +271,3 @@ def show(console: Console, report: Report, place: str) -> None:
         console.print(f"    [red]{clause}[/] ({CLAUSES[clause]}): {escape(text)}", highlight=False)
     if report.directory:
         console.print(f"  store and logs: {report.directory}", style="dim", highlight=False)
-    console.print(f"  {place}\n", style="dim", highlight=False)

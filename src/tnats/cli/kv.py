@@ -39,8 +39,8 @@ from tnats.client.kv import (
 )
 from tnats.client.kv.bucket import Status
 from tnats.jetstream.api.fields import to_object
-from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
+from tnats.notation import format_time
 
 
 @click.group("kv", cls=CommandGroup)

@@ -41,8 +41,8 @@ from tnats.client.object_store import (
 from tnats.client.object_store.info import CHUNK_BYTES
 from tnats.client.object_store.store import Status
 from tnats.jetstream.api.fields import to_object
-from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
+from tnats.notation import format_time
 
 
 @click.group("object", cls=CommandGroup)

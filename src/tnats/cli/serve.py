@@ -16,6 +16,7 @@ from tnats.errors import TnatsError, sole_cause
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Clock, Runtime
 from tnats.runtime.live import live_runtime
+from tnats.runtime.live.process import complete_standard_streams
 from tnats.server.compose import build, settle
 from tnats.server.config.load import read_options
 from tnats.server.config.options import Options
@@ -29,12 +30,18 @@ PROGRAM = "nats-server"
 ALLOCATIONS_PER_COLLECTION = 50_000
 """The garbage collector's first threshold: routing makes no cycles, so looking for them more often is waste."""
 
+COLLECTIONS_PER_OLDER_ONE = (2, 5)
+"""Its other thresholds. What is removed leaves no cycles; what others do leave, libraries and errors, is not to pile up
+for hours. All are looked through once some 900,000 objects have come, if that is a quarter of all (the collector's own
+rule)."""
+
 FIRST_COLLECTION_NS = SECOND_NS
 """How long after the start the first collection comes: it takes some 20 ms, in which nobody is served."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run a server by the flags in `argv` until it ends; the exit code."""
+    complete_standard_streams()
     flags = parse_flags(argv, program=PROGRAM, version=NATS_VERSION, own_version=__version__)
     if isinstance(flags, Answer):
         sys.stdout.write(flags.stdout)
@@ -47,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         options = _options(runtime, flags)
         if flags.check_only:
             return _check(options)
-        again = (lambda: _settled(runtime, flags)) if flags.config_file else None
+        again = (lambda: _options(runtime, flags)) if flags.config_file else None
         node = build(runtime, options, read_options=again, colors=sys.stderr.isatty())
     except TnatsError as error:
         for line in str(error).splitlines():
@@ -64,12 +71,6 @@ def _options(runtime: Runtime, flags: Flags) -> Options:
     if flags.check_only and options.warnings:
         raise ConfigError((), options.warnings)
     merge(options, flags)
-    return options
-
-
-def _settled(runtime: Runtime, flags: Flags) -> Options:
-    options = _options(runtime, flags)
-    settle(options)
     return options
 
 
@@ -116,11 +117,12 @@ async def _serve(node: Node) -> int:
 async def collect_garbage(clock: Clock, ready: trio.Event) -> None:
     """Have garbage collected, which it is not during the start, once whoever waited for the start is served.
 
-    What the start has made lives as long as the server does: it is not looked through again.
+    What the start has made is not looked through again: modules and options live as long as the server does, and a
+    stream that is removed goes without the collector.
     """
     await ready.wait()
     await clock.sleep_ns(FIRST_COLLECTION_NS)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 20, 100)
+    gc.set_threshold(ALLOCATIONS_PER_COLLECTION, *COLLECTIONS_PER_OLDER_ONE)
     gc.enable()

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from tnats.cli.output import json_option, print_json
 from tnats.cli.progress import drawing
+from tnats.cli.values import show_counted
 from tnats.errors import TnatsError
 from tnats.harness.catalogue import load_scenario, scenario_names, summary_of
 from tnats.harness.determinism import compare_processes, trace_here
@@ -38,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def misuse_is_2(command: F) -> F:
-    """Decorator: what cannot be done, or is interrupted, is one line on standard error and exit code 2."""
+    """Decorator: what cannot be done is one line on standard error and exit code 2."""
 
     @wraps(command)
     def guarded(*arguments: Any, **keywords: Any) -> Any:
@@ -47,12 +48,15 @@ def misuse_is_2(command: F) -> F:
         except BrokenPipeError:
             raise  # who reads has gone: that is said nowhere
         except (TnatsError, OSError) as exc:
-            print(f"tnats sim: {exc}", file=sys.stderr)
-        except KeyboardInterrupt:
-            print("tnats sim: interrupted", file=sys.stderr)
+            print(f"tnats sim: {in_words(exc)}", file=sys.stderr)
         return EXIT_MISUSE
 
     return guarded  # type: ignore[return-value]
+
+
+def in_words(exc: Exception) -> str:
+    """An error for people: a file's name and what is wrong with it, without a number."""
+    return f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) and exc.filename else str(exc)
 
 
 class Seeds(click.ParamType[range]):
@@ -94,7 +98,7 @@ jobs_option = click.option("--jobs", default=2, show_default=True, type=click.In
 def command(ctx: click.Context, directory: str | None) -> None:
     """Run this server in simulated worlds where network, disk, clocks and processes fail.
 
-    Exit codes: 0 all held, 1 something was violated, 2 it could not be run.
+    Exit codes: 0 all held, 1 something was violated, 2 it could not be run, 130 interrupted.
     """
     ctx.obj = directory
 
@@ -125,7 +129,7 @@ def list_scenarios(directory: str | None, as_json: bool) -> int:
 @click.argument("scenario", required=False)
 @click.argument("seeds", type=Seeds(), required=False)
 @click.option("--all", "everything", is_flag=True, help="The corpus, then all scenarios.")
-@click.option("--seed", type=int, help="One seed.")
+@click.option("--seed", type=click.IntRange(0), help="One seed.")
 @click.option("--seeds", "count", type=click.IntRange(1), help="How many, from 1 on.")
 @jobs_option
 @click.option("--junit", help="Write results as JUnit XML to this file.")
@@ -149,9 +153,11 @@ def run(
     place = files.find_directory(directory)
     if everything == (scenario is not None):
         raise click.UsageError("name one scenario, or give --all")
+    if sum(given is not None for given in (seeds, seed, count)) > 1:
+        raise click.UsageError("say once which seeds: SEEDS, --seed or --seeds")
     names = scenario_names(place) if everything else [str(scenario)]
     chosen = seeds or (range(seed, seed + 1) if seed is not None else range(1, (count or 1) + 1))
-    search = Search(place, names, out, as_json=as_json)
+    search = Search(place, names, out, junit, as_json=as_json)
     if everything:
         search.take_corpus()
     if len(names) * len(chosen) == 1:
@@ -161,7 +167,7 @@ def run(
             print(describe(result))
     else:
         search.farm(chosen, jobs=jobs, budget_s=None)
-    return search.conclude(junit)
+    return search.conclude()
 
 
 @command.command("swarm")
@@ -186,29 +192,35 @@ def swarm(
 ) -> int:
     """Run the corpus, then new seeds of SCENARIOS (all, if none is named) until the budget is spent."""
     place = files.find_directory(directory)
-    search = Search(place, list(scenarios) or scenario_names(place), out, as_json=as_json)
+    search = Search(place, list(scenarios) or scenario_names(place), out, junit, as_json=as_json)
     search.take_corpus()
     start = farm.fresh_seed() if first is None else first
     search.farm(range(start, SEED_MAX), jobs=jobs, budget_s=budget)
-    return search.conclude(junit)
+    return search.conclude()
 
 
 class Search:
     """A batch under way: what runs it, shows it, and keeps what it found."""
 
-    def __init__(self, directory: Path, names: list[str], out: str, *, as_json: bool) -> None:
+    def __init__(self, directory: Path, names: list[str], out: str, junit: str | None, *, as_json: bool) -> None:
         self.directory = directory
         self.names = names
         self.out = Path(out)
+        self.junit = Path(junit) if junit else None
         self.as_json = as_json
         self.batch = Batch({name: load_scenario(directory, name) for name in names})
         self.commands: dict[tuple[str, int], str] = {}
         self.started_s = farm.elapsed_s()
+        if self.junit:
+            files.write_text(self.junit, "")  # before anything that takes long
 
     def take_corpus(self) -> None:
         """Run the corpus."""
-        for result in run_corpus(self.directory):
-            self.take(result)
+        with drawing(TextColumn("{task.description}"), TimeElapsedColumn()) as bar:
+            task = bar.add_task("corpus")
+            for result in run_corpus(self.directory):
+                self.take(result)
+                bar.update(task, description=f"{result.scenario}: {self.batch.run_count} plans")
 
     def take(self, result: Result) -> None:
         """Count a result; show it if it is a failure."""
@@ -234,36 +246,38 @@ class Search:
                 text += f", {self.batch.missing()} probes open, {len(self.batch.failures)} failed"
                 bar.update(task, description=text, completed=passed_s if budget_s is not None else count)
 
-    def conclude(self, junit: str | None) -> int:
+    def conclude(self) -> int:
         """The end of the batch: figures, results, exit code."""
         batch = self.batch
-        if junit:
-            files.write_text(Path(junit), batch.junit(self.commands))
+        if self.junit:
+            files.write_text(self.junit, batch.junit(self.commands))
         if self.as_json:
             print_json(batch.record())
         else:
             passed_s = max(0.001, farm.elapsed_s() - self.started_s)
+            counts: dict[str, int] = {}
             for name, count in batch.counts.items():
+                place = name.partition("/")[0]  # the plans of the corpus in one line
+                counts[place] = counts.get(place, 0) + count
+            for name, count in counts.items():
                 caught = batch.caught.get(name)
-                seeds = "1 seed" if count == 1 else f"{count} seeds"
-                print(f"{name:24} {seeds}" + ("" if caught is None else f", {caught} failed as they must"))
+                must = "" if caught is None else f", {caught} failed as they must"
+                print(f"{name:24} {show_counted(count, 'run')}{must}")
             for problem in batch.problems():
                 print(f"FAILED: {problem}")
             print(
-                f"{batch.run_count} {'run' if batch.run_count == 1 else 'runs'} "
-                f"in {passed_s:.1f} s ({batch.run_count / passed_s:.1f}/s), "
-                f"{batch.event_count} events, {batch.fault_count} faults: "
-                f"{'all held' if batch.passed else f'{len(batch.failures)} violations'}"
+                f"{show_counted(batch.run_count, 'run')} in {passed_s:.1f} s ({batch.run_count / passed_s:.1f}/s), "
+                f"{show_counted(batch.event_count, 'event')}, {show_counted(batch.fault_count, 'fault')}: "
+                f"{'all held' if batch.passed else f'{len(batch.failures)} failed'}"
+                f"{', and the search ended there' if len(batch.failures) >= FAILURES_MAX else ''}"
             )
         return EXIT_GOOD if batch.passed else EXIT_VIOLATION
 
     def _show_failure(self, result: Result) -> None:
         command = f"{program()} replay {files.token_of(self.directory, result.scenario, result.seed)}"
-        if result.plan is not None:
-            path = self.out / f"{result.scenario.replace('/', '-')}-{result.seed}.json"
-            files.write_plan(path, {**result.plan, "found": {"rule": result.rule, "text": result.text}})
-            if "/" in result.scenario:
-                command = f"{program()} replay {path}"
+        path = self._keep(result)
+        if path is not None and "/" in result.scenario:
+            command = f"{program()} replay {path}"
         self.commands[result.scenario, result.seed] = command
         if self.as_json:
             return
@@ -271,8 +285,20 @@ class Search:
         if result.trace:
             print(result.trace.rstrip())
         print(f"  replay: {command}")
-        if result.plan is not None:
+        if path is not None:
             print(f"  shrink: {program()} shrink {path}")
+
+    def _keep(self, result: Result) -> Path | None:
+        """Where its plan is kept. That it cannot be kept is said, and hides nothing of what was found."""
+        if result.plan is None:
+            return None
+        path = self.out / f"{result.scenario.replace('/', '-')}-{result.seed}.json"
+        try:
+            files.write_plan(path, {**result.plan, "found": {"rule": result.rule, "text": result.text}})
+        except OSError as exc:
+            print(f"tnats sim: the plan is not kept: {in_words(exc)}", file=sys.stderr)
+            return None
+        return path
 
 
 def program() -> str:
@@ -323,7 +349,7 @@ def play(place: Path, run_name: str, *, stale: bool) -> Played:
 
 @command.command("shrink")
 @click.argument("run_name", metavar="RUN")
-@click.option("--runs", "runs_max", default=1000, show_default=True, help="How many runs to spend.")
+@click.option("--runs", "runs_max", default=1000, show_default=True, type=click.IntRange(1), help="How many to spend.")
 @stale_option
 @out_option
 @json_option
@@ -337,7 +363,10 @@ def shrink(directory: str | None, run_name: str, runs_max: int, stale: bool, out
         raise TnatsError(f"{name} decides as it goes and has no plan: there is nothing to leave out")
     shrunk, result = shrink_plan(kind, what, runs_max)
     if shrunk is None or result is None:
-        print(f"{name} seed {what.seed}: nothing is violated, so there is nothing to shrink")
+        if as_json:
+            print_json({**what.record(), "found": None})
+        else:
+            print(f"{name} seed {what.seed}: nothing is violated, so there is nothing to shrink")
         return EXIT_GOOD
     path = Path(out) / f"{name}-{what.seed}-small.json"
     found = {"rule": result.rule, "text": result.text, "needs": shrunk.needs}
@@ -347,14 +376,16 @@ def shrink(directory: str | None, run_name: str, runs_max: int, stale: bool, out
         return EXIT_VIOLATION
     print(f"{result.rule}: {result.text}")
     print(f"after {shrunk.run_count} runs: {size_of(what)} became {size_of(shrunk.plan)}")
-    print("\n".join(f"  F{number} {fault}" for number, fault in enumerate(shrunk.plan.faults, 1)))
-    print("\n".join(f"  {operation}" for operation in shrunk.plan.operations))
+    for number, fault in enumerate(shrunk.plan.faults, 1):
+        print(f"  F{number} {fault}")
+    for operation in shrunk.plan.operations:
+        print(f"  {operation}")
     print(f"needs: {shrunk.needs}\nreplay: {program()} replay {path}")
     return EXIT_VIOLATION
 
 
 def size_of(plan: Plan) -> str:
-    return f"{len(plan.faults)} faults and {len(plan.operations)} operations"
+    return f"{show_counted(len(plan.faults), 'fault')} and {show_counted(len(plan.operations), 'operation')}"
 
 
 def shrink_plan(kind: type[Drill], plan: Plan, runs_max: int) -> tuple[Shrunk | None, Result | None]:
@@ -392,10 +423,12 @@ def make_report(directory: str | None, run_name: str, stale: bool, out: str) -> 
     result = played.result
     if played.drill is None:
         raise TnatsError(f"{result.scenario} decides as it goes: there is no recording to show")
-    path = Path(out) / f"{result.scenario.replace('/', '-')}-{result.seed}.html"
-    found = files.read_found(Path(run_name)) if Path(run_name).is_file() else {}
-    token = files.token_of(place, result.scenario, result.seed)
-    files.write_text(path, report.page(played, token=token, needs=str(found.get("needs", ""))))
+    plan = Path(run_name)
+    name, needs, run = f"{result.scenario}-{result.seed}", "", files.token_of(place, result.scenario, result.seed)
+    if plan.is_file():  # which need not be what its seed draws
+        name, needs, run = plan.stem, str(files.read_found(plan).get("needs", "")), shlex.quote(run_name)
+    path = Path(out) / f"{name}.html"
+    files.write_text(path, report.page(played, replay=f"{program()} replay {run}", needs=needs))
     print(path)
     return EXIT_GOOD if result.passed else EXIT_VIOLATION
 
@@ -434,10 +467,13 @@ def meta(directory: str | None, scenario: str | None, seeds: range | None, every
     names = scenario_names(place) if everything else [str(scenario)]
     for name in names:
         load_scenario(place, name)
-    verdicts = [compare_processes(place, name, seed) for name in names for seed in seeds or range(1, (count or 1) + 1)]
-    for verdict in verdicts:
-        print(verdict.report)
-    return EXIT_GOOD if all(verdict.agree for verdict in verdicts) else EXIT_VIOLATION
+    code = EXIT_GOOD
+    for name in names:
+        for seed in seeds or range(1, (count or 1) + 1):
+            verdict = compare_processes(place, name, seed)
+            print(verdict.report, flush=True)
+            code = code if verdict.agree else EXIT_VIOLATION
+    return code
 
 
 @command.command("trace", hidden=True)

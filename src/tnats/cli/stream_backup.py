@@ -15,7 +15,8 @@ from tnats.cli.output import json_option, print_outcome, progress_bar
 from tnats.cli.values import SIZE, show_counted, show_size
 from tnats.client import ClientError
 from tnats.client.jetstream import JetStream, Placement, StreamConfig, StreamState
-from tnats.jetstream.api.fields import DecodeError, Record, row, to_object
+from tnats.jetstream.api.fields import Record, row, to_object
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.records import define
 from tnats.runtime.api import Disk
 

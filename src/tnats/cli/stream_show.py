@@ -10,8 +10,8 @@ from tnats.cli.tables import Fact, print_facts
 from tnats.cli.values import show_count, show_duration, show_flag, show_size, show_time
 from tnats.client.jetstream import StoredMessage, StreamConfig, StreamInfo, StreamState
 from tnats.jetstream.api.messages import ClusterInfo, StreamSourceInfo
-from tnats.jetstream.api.times import format_time
 from tnats.limits import SECOND_NS
+from tnats.notation import format_time
 
 
 def stream_rows(

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from tnats.jetstream.api.times import format_duration, format_time, parse_duration, parse_time
 from tnats.limits import SECOND_NS
+from tnats.notation import format_duration, format_time, parse_duration, parse_time
 
 DAY_NS = 24 * 3600 * SECOND_NS
 

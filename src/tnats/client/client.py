@@ -16,7 +16,7 @@ from tnats.client.requests import Inbox, Reply, ReplyStream, ReplyTaker, raise_f
 from tnats.client.subscription import Subscription
 from tnats.client.table import Interest, subscribe_operation
 from tnats.ids import Nuid
-from tnats.subjects.tokens import is_valid_subject, to_bytes
+from tnats.subjects.tokens import has_space, is_valid_subject, to_bytes
 from tnats.wire.client import encode_pub, encode_unsub
 from tnats.wire.info import ServerInfo
 
@@ -360,6 +360,6 @@ def checked_subject(text: str, what: str) -> bytes:
 
 def checked_queue(text: str) -> bytes:
     """The encoded form of a queue group name; raises BadSubject."""
-    if not text or any(character in " \t\r\n\f" for character in text):
+    if not text or has_space(text):
         raise BadSubject(f"queue group {text!r}: a queue group has no white space")
     return to_bytes(text)

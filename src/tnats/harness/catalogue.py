@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import traceback
 from pathlib import Path
 
 from tnats.errors import TnatsError
@@ -28,7 +29,12 @@ def load_scenario(directory: Path, name: str) -> type[Scenario]:
     place = str(directory.resolve().parent)
     if place not in sys.path:
         sys.path.append(place)  # scenario files may share helpers: `from simulations._echo import ...`
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as exc:  # whatever a file of somebody may raise
+        last = traceback.extract_tb(exc.__traceback__)[-1]
+        where = "" if isinstance(exc, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+        raise TnatsError(f"{path} does not load: {type(exc).__name__}: {exc}{where}") from exc
     kind = getattr(module, "scenario", None)
     if not (inspect.isclass(kind) and issubclass(kind, Scenario)):
         raise TnatsError(f"{path} must name its subclass of Scenario `scenario`")

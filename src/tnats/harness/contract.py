@@ -104,7 +104,9 @@ def judge(variant: Variant, evidence: Evidence, results: Sequence[Result], obser
         found, said = losses(variant, evidence, observed)
         broken += found
         notes += said
-    unknown = False
+    unknown = not any(operation.is_ok and operation.f != "fetch" for operation in evidence.history.operations())
+    if unknown:
+        notes.append("no write of a client was acknowledged, so nothing was shown")
     for result in results:
         unknown = unknown or result.verdict == "unknown"
         if result.verdict == "violated" and result.checker in CLAUSE_OF:

@@ -13,15 +13,15 @@ record leaves open.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from tnats.errors import TnatsError
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.records import frozen
 
-UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": SECOND_NS, "m": 60 * SECOND_NS}
+UNITS_NS = {"ns": 1, "us": 1_000, "ms": MILLISECOND_NS, "s": SECOND_NS, "m": 60 * SECOND_NS}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m)\Z")
 
 
@@ -165,6 +165,13 @@ class Fault:
     def word(self, name: str, default: str) -> str:
         return str(self.parameters.get(name, default))
 
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        """A word that is one of `known`. Raises FaultError for any other."""
+        word = self.word(name, default)
+        if word not in known:
+            raise FaultError(f"fault '{self}': {name} is to be one of {', '.join(known)}, not {word!r}")
+        return word
+
     def __str__(self) -> str:
         words = [str(self.anchor), self.kind]
         for name, value in self.parameters.items():
@@ -246,7 +253,7 @@ def _parameter(kind: Kind, word: str) -> tuple[str, int | str]:
         if not (value.isascii() and value.isdigit()):
             raise FaultError(f"{name} takes a whole number, not {value!r}")
         return f"{name}_count", int(value)
-    if name not in kind.parameters or not value:
+    if name not in kind.parameters or name.endswith(("_ns", "_count")) or not value:
         known = ", ".join(parameter.removesuffix("_ns").removesuffix("_count") for parameter in kind.parameters)
         raise FaultError(f"unknown parameter {word!r}; this kind takes: {known}")
     return name, value

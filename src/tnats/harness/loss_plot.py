@@ -152,7 +152,8 @@ def page(title: str, verdict: str, rows: Sequence[tuple[str, str]], lines: Seque
         for event in evidence.history.nemesis()
     )
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1><table>{facts}</table>"
         f'<h2>Verdict: the contract is <span class="{verdict}">{verdict}</span></h2><ul>{said}</ul>'
         f"<h2>Writes over time</h2>{svg(evidence)}<table>{legend}</table>{by_node(evidence)}"

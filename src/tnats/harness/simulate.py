@@ -32,7 +32,7 @@ from tnats.harness.sim.ledger import Ledger
 from tnats.harness.sim.nemesis import Nemesis
 from tnats.harness.sim.recording import Recording
 from tnats.harness.sim.stage import Stage
-from tnats.harness.sim.swarm import Scene, draw_faults
+from tnats.harness.sim.swarm import DRAWS, Scene, draw_faults
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.node import Node
@@ -59,7 +59,9 @@ def simulate(
     def decorate(test: Test) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*arguments: Any, **keywords: Any) -> None:
-            chosen = os.environ.get(SEED_VARIABLE)
+            chosen = os.environ.get(SEED_VARIABLE, "")
+            if chosen and not chosen.isdecimal():
+                raise TnatsError(f"{SEED_VARIABLE}={chosen}: a seed is a whole number")
             single = int(chosen) if chosen else seed
             for number in range(1, seeds + 1) if single is None else (single,):
                 run_once(
@@ -116,9 +118,13 @@ async def trouble(
     """Faults of the given kinds, drawn from the seed, against `targets` and `servers` while the block runs.
 
     They begin within `for_s` of virtual time, and are all over, with every machine running, at the end of the block.
-    Kinds: `tnats.harness.faults.KINDS`. Gives the recording of what was done. Kinds of storage need a `kinds` that
-    names them.
+    Kinds: `tnats.harness.faults.KINDS`, as far as one machine can meet them. Gives the recording of what was done.
+    Kinds of storage need a `kinds` that names them. Raises TnatsError for machines and kinds that there are not.
     """
+    for what, names, known in (("machine", (*targets, *servers), world.nodes), ("kind of fault", kinds, DRAWS)):
+        for name in names:
+            if name not in known:
+                raise TnatsError(f"trouble: there is no {what} {name!r}; there are: {', '.join(known)}")
     recording = Recording(world.now_ns)
     stage = Stage(world, recording)
     rng = world.rng("trouble")

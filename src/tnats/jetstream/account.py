@@ -1,4 +1,5 @@
-"""JetStream in one account: its streams and consumers, and the internal clients through which their clients reach them.
+"""JetStream in one account: its streams and consumers. An account that may not use JetStream keeps those it has from
+earlier, idle: they take in nothing, and are neither listed nor served.
 
 Changes of what exists go through here: the rules judge, the catalogue makes it durable, then it comes to life. Each
 method that changes something returns what the answer needs, or the error of the answer.
@@ -7,7 +8,7 @@ method that changes something returns what the answer needs, or the error of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -18,12 +19,11 @@ from tnats.jetstream.api.direct import DirectGetService
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.messages import ApiStats
-from tnats.jetstream.api.subjects import api_forms
+from tnats.jetstream.api.subjects import is_valid_name
 from tnats.jetstream.consumer import rules as consumer_rules
-from tnats.jetstream.consumer.acks import PREFIX, AckRun, Said, parse_subject, subject_prefix
 from tnats.jetstream.consumer.config import ConsumerConfig, CreateConsumerRequest
 from tnats.jetstream.consumer.core import start_state
-from tnats.jetstream.consumer.hot import read_acks
+from tnats.jetstream.consumer.dispatch import ConsumerDispatch
 from tnats.jetstream.consumer.open import has_log, open_consumer
 from tnats.jetstream.consumer.outbox import Post
 from tnats.jetstream.consumer.service import ConsumerService
@@ -32,11 +32,10 @@ from tnats.jetstream.consumer.waiting import CONSUMER_DELETED
 from tnats.jetstream.domain import DomainNames
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
-from tnats.jetstream.ports import Bus, Client
+from tnats.jetstream.ports import Bus
 from tnats.jetstream.stream import quotas, rules
 from tnats.jetstream.stream.config import Retention, Storage, StreamConfig
 from tnats.jetstream.stream.open import open_stream
-from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.jetstream.stream.service import StreamService
 from tnats.runtime.api import DiskError
@@ -47,8 +46,6 @@ from tnats.subjects.tokens import to_bytes
 if TYPE_CHECKING:
     from tnats.jetstream.backup.contents import ArchivedConsumer
 
-FLOW_PREFIX = b"$JS.FC."
-
 
 class AccountService:
     """See the module's text."""
@@ -58,30 +55,27 @@ class AccountService:
         self.bus = bus
         self.quotas = quotas
         self.streams: dict[str, StreamService] = {}
+        self._captured = SubjectSet()
+        """The subjects of all streams."""
+        self._captured_by: dict[str, dict[str, None]] = {}
+        """The same by the name of the stream."""
         self.stats = ApiStats(level=API_LEVEL)
-        self._by_ack_prefix: dict[bytes, ConsumerService] = {}
-        self._by_pull_subject: dict[bytes, ConsumerService] = {}
-        self._pull_subscriptions: dict[bytes, list[Any]] = {}
+        self._dispatch = ConsumerDispatch(bus, host.options.domain)
         self._direct = DirectGetService(host, bus)
-        self._bound: dict[bytes, dict[str, ConsumerService]] = {}
-        """Push consumers by deliver subject."""
         self._changing = trio.Lock()
-        self._sender = bus.client("consumers", self._on_flow_answers)
         self._post = Post(bus, host.nuid)
-        self._acks: Client | None = None
-        self._pulls = bus.client("pulls", self._on_pulls)
         domain = host.options.domain
         self._domain_names = DomainNames(bus, domain) if domain else None
-        bus.on_interest(self._on_interest)
 
     @property
     def name(self) -> str:
         return self.bus.account
 
     def start(self) -> None:
-        """Serve acknowledgements; streams and consumers begin their work."""
-        self._acks = self.bus.funnel("acks", PREFIX, self._on_acks)
-        self._sender.subscribe(FLOW_PREFIX + b">")
+        """Serve what clients say to consumers; streams and consumers begin their work. No quotas, no work."""
+        if not self.quotas.is_enabled:
+            return
+        self._dispatch.start()
         if self._domain_names is not None:
             self._domain_names.start()
         for stream in self.streams.values():
@@ -93,11 +87,19 @@ class AccountService:
         stream.start()
         self._direct.offer(stream)
 
+    def change_quotas(self, quotas: Quotas) -> None:
+        """Other limits, for what is asked for from now on; an account that had none begins to be served."""
+        was_enabled = self.quotas.is_enabled
+        self.quotas = quotas
+        if not was_enabled:
+            self.start()
+
     def stop(self) -> None:
         """Take in nothing more."""
-        for client in (self._acks, self._sender, self._pulls, self._direct, self._domain_names):
-            if client is not None:
-                client.close()
+        self._dispatch.stop()
+        self._direct.close()
+        if self._domain_names is not None:
+            self._domain_names.close()
         self._post.close()
         for stream in self.streams.values():
             stream.stop()
@@ -109,59 +111,30 @@ class AccountService:
         for advisory in advisories:
             subject = to_bytes(advisory.subject)
             if self.bus.has_interest(subject):
-                self._sender.publish(subject, advisory.encode(self.host.nuid.next(), self.host.wall_ns()))
-
-    # ------------------------------------------------------------------ from clients
-
-    def _on_acks(self, bundle: bytearray) -> None:
-        said: dict[int, tuple[ConsumerService, list[AckRun | Said]]] = {}
-        for item in read_acks(bundle):
-            if isinstance(item, AckRun):
-                prefix = item.consumer
-            else:
-                place = parse_subject(item.subject)
-                prefix = subject_prefix(place.stream, place.consumer) if place is not None else b""
-            consumer = self._by_ack_prefix.get(prefix)
-            if consumer is not None:
-                said.setdefault(consumer.record.number, (consumer, []))[1].append(item)
-            elif self._acks is not None:
-                for reply in item.wanted_replies():
-                    self._acks.refuse(reply)
-        for consumer, items in said.values():
-            consumer.acks(items)
-
-    def _on_pulls(self, batch: list[Inbound]) -> None:
-        asked: dict[bytes, list[Inbound]] = {}
-        for message in batch:
-            asked.setdefault(message.subject, []).append(message)
-        for subject, messages in asked.items():
-            consumer = self._by_pull_subject.get(subject)
-            if consumer is not None:
-                consumer.pulls(messages)
-
-    def _on_flow_answers(self, batch: list[Inbound]) -> None:
-        for message in batch:
-            tokens = message.subject[len(FLOW_PREFIX) :].split(b".")
-            if len(tokens) > 2:
-                consumer = self._by_ack_prefix.get(subject_prefix(tokens[0], tokens[1]))
-                if consumer is not None:
-                    consumer.flow_answered(message.subject, message.data[: message.header_size])
-
-    def _on_interest(self, pattern: bytes) -> None:
-        for consumer in list(self._bound.get(pattern, {}).values()):
-            consumer.look_for_interest()
+                self._dispatch.sender.publish(subject, advisory.encode(self.host.nuid.next(), self.host.wall_ns()))
 
     # ------------------------------------------------------------------ streams
 
+    def capture(self, name: str, subjects: Iterable[str]) -> None:
+        """Keep from other streams the subjects that this one takes in now, and none that it took in before."""
+        for subject in self._captured_by.pop(name, ()):
+            self._captured.discard(subject)
+        for subject in subjects:
+            self._captured.add(subject)
+            self._captured_by.setdefault(name, {})[subject] = None
+
     def surroundings(self, without: str = "") -> rules.Surroundings:
         """What the rules must know; `without`: the stream that is being changed."""
-        others = {name: stream.config for name, stream in self.streams.items() if name != without}
+        own = self._captured_by.get(without, {})
 
         def overlaps(subjects: Sequence[str]) -> bool:
-            wanted = SubjectSet(subjects)
-            return any(any(wanted.overlapping(one)) for config in others.values() for one in config.subjects)
+            return any(found not in own for subject in subjects for found in self._captured.overlapping(subject))
 
-        return rules.Surroundings(False, self.host.options.duplicate_window_ns_max, overlaps, others.get)
+        def find_stream(name: str) -> StreamConfig | None:
+            stream = self.streams.get(name)
+            return stream.config if stream is not None and name != without else None
+
+        return rules.Surroundings(False, self.host.options.duplicate_window_ns_max, overlaps, find_stream)
 
     def _check_quotas(self, config: StreamConfig, without: str = "") -> ApiError | None:
         others = [stream.config for name, stream in self.streams.items() if name != without]
@@ -174,9 +147,11 @@ class AccountService:
             return quotas.bytes_exceeded(config.storage)
         return None
 
-    def check_new_stream(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig | ApiError:
+    def check_new_stream(
+        self, config: StreamConfig, *, pedantic: bool = False, is_restored: bool = False
+    ) -> StreamConfig | ApiError:
         """The configuration of a stream that can be made now, or why it cannot."""
-        checked = rules.check_create(config, self.surroundings(), pedantic=pedantic)
+        checked = rules.check_create(config, self.surroundings(), pedantic=pedantic, is_restored=is_restored)
         if isinstance(checked, ApiError):
             return checked
         return self._check_quotas(checked) or _unsupported(checked) or checked
@@ -217,17 +192,26 @@ class AccountService:
             error = self._check_quotas(checked, stream.name) or _unsupported(checked)
             if error is not None:
                 return error
-            retention = stream.config.retention
+            old = stream.config
             try:
                 await self.host.catalogue.put_stream(attrs.evolve(stream.record, config=checked))
                 await stream.reconfigure(checked)
             except (StorageError, DiskError) as failure:
                 return errors.STREAM_UPDATE(err=str(failure))
         self._direct.offer(stream)
-        if checked.retention != retention:
+        if checked.retention != old.retention:
             stream.sweep()
+        if checked.origins() != old.origins():
+            self._sweep_origins(old)
         self.advise([stream_action(stream.name, "modify", self.host.options.domain)])
         return stream
+
+    def _sweep_origins(self, config: StreamConfig) -> None:
+        """Have streams let go of what they kept for one that sourced them by `config` alone."""
+        for source in config.origins():
+            origin = self.streams.get(source.name)
+            if origin is not None:
+                origin.sweep()
 
     async def delete_stream(self, stream: StreamService) -> ApiError | None:
         """Remove a stream and its consumers: first from the catalogue, then what they hold."""
@@ -239,19 +223,16 @@ class AccountService:
             except StorageError as failure:
                 return errors.STREAM_DELETE(err=str(failure))
             del self.streams[stream.name]
+            self.capture(stream.name, ())
             for consumer in list(stream.consumers.values()):
-                self._forget(consumer)
+                self._dispatch.remove(consumer)
                 consumer.stop(CONSUMER_DELETED)
             stream.stop()
+            self._sweep_origins(stream.config)
             self._direct.end(stream)
-            try:
-                for consumer in stream.consumers.values():
-                    await self._drop_log(consumer.record.group)
-                self.host.store.disown(stream.record.group)
-                if stream.config.storage == Storage.FILE:
-                    await self.host.store.delete_stream(stream.record.group)
-            except (StorageError, DiskError) as failure:
-                self.host.log.warn(f"JetStream stream '{self.name} > {stream.name}' left files behind: {failure}")
+            await self._drop_data(stream)
+        gone, stream.consumers = stream.consumers, {}  # they know it: no cycle is left for the collector
+        self.advise([consumer_action(one.machine.identity, "delete") for one in gone.values()])
         self.advise([stream_action(stream.name, "delete", self.host.options.domain)])
         return None
 
@@ -265,7 +246,7 @@ class AccountService:
         async with self._changing:
             if record.name in self.streams:
                 return errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-            checked = self.check_new_stream(record.config)
+            checked = self.check_new_stream(record.config, is_restored=True)
             if isinstance(checked, ApiError):
                 return checked
             made = self._consumers_of(stream, archived)
@@ -298,7 +279,7 @@ class AccountService:
                 config.num_replicas = 0
             around = attrs.evolve(self._consumer_surroundings(stream, one.name), others=[done.config for done in made])
             checked: ConsumerConfig | ApiError = errors.BAD_REQUEST()
-            if rules.is_valid_name(one.name):
+            if is_valid_name(one.name):
                 checked = consumer_rules.check_create(config, around)
             if isinstance(checked, ApiError):
                 return errors.STREAM_RESTORE(err=f"consumer {one.name}: {checked.description}")
@@ -309,12 +290,18 @@ class AccountService:
     async def discard_stream(self, stream: StreamService) -> None:
         """Take away a stream that nobody has seen."""
         stream.stop()
-        self.host.store.disown(stream.record.group)
+        await self._drop_data(stream)
+
+    async def _drop_data(self, stream: StreamService) -> None:
+        """Remove the log and the files of a stream, and the logs of its consumers."""
         try:
+            for consumer in stream.consumers.values():
+                await self._drop_log(consumer.record.group)
+            self.host.store.disown(stream.record.group)
             if stream.config.storage == Storage.FILE:
                 await self.host.store.delete_stream(stream.record.group)
         except (StorageError, DiskError) as failure:
-            self.host.log.warn(f"JetStream stream '{self.name} > {stream.name}' left files behind: {failure}")
+            self.host.log.warn(f"{stream.record.label} left files behind: {failure}")
 
     # ------------------------------------------------------------------ consumers
 
@@ -348,9 +335,9 @@ class AccountService:
                     filters = old.machine.filters
                     if has_log(stream, checked):
                         await self.host.catalogue.put_consumer(attrs.evolve(old.record, config=checked))
-                    self._forget(old)
+                    self._dispatch.remove(old)
                     old.reconfigure(checked)
-                    self._remember(old)
+                    self._dispatch.add(old)
                     stream.add_consumer(old)
                     if old.machine.filters != filters:
                         stream.sweep()
@@ -378,7 +365,7 @@ class AccountService:
             await self.host.catalogue.put_consumer(record)
         consumer = await self.open_consumer(stream, record, is_new=True)
         consumer.start()
-        self.advise([consumer_action(stream.name, consumer.name, "create", self.host.options.domain)])
+        self.advise([consumer_action(consumer.machine.identity, "create")])
         return consumer
 
     async def open_consumer(
@@ -391,9 +378,11 @@ class AccountService:
         def start() -> ConsumerState:
             return state or start_state(record.config, stream.store)
 
-        consumer = await open_consumer(self.host, stream, record, self._sender, self._post, start=start, is_new=is_new)
+        consumer = await open_consumer(
+            self.host, stream, record, self._dispatch.sender, self._post, start=start, is_new=is_new
+        )
         stream.add_consumer(consumer)
-        self._remember(consumer)
+        self._dispatch.add(consumer)
         return consumer
 
     async def pause_consumer(self, consumer: ConsumerService, until_ns: int | None) -> ApiError | None:
@@ -420,14 +409,14 @@ class AccountService:
                     await self.host.catalogue.drop_consumer(consumer.record.number)
             except StorageError as failure:
                 return errors.CONSUMER_CREATE(err=str(failure))
-            self._forget(consumer)
+            self._dispatch.remove(consumer)
             consumer.stop(CONSUMER_DELETED)
             stream.remove_consumer(consumer.name)
             try:
                 await self._drop_log(consumer.record.group)
             except StorageError as failure:
-                self.host.log.warn(f"JetStream consumer '{stream.name} > {consumer.name}' left its log: {failure}")
-        self.advise([consumer_action(stream.name, consumer.name, "delete", self.host.options.domain)])
+                self.host.log.warn(f"{consumer.label} left its log: {failure}")
+        self.advise([consumer_action(consumer.machine.identity, "delete")])
         return None
 
     async def _drop_log(self, group: str) -> None:
@@ -452,30 +441,6 @@ class AccountService:
             is_bound=current is not None and current.machine.is_bound,
             others_count=len(stream.consumers) - (current is not None),
         )
-
-    def _remember(self, consumer: ConsumerService) -> None:
-        self._by_ack_prefix[_ack_prefix(consumer)] = consumer
-        for subject in api_forms(f"CONSUMER.MSG.NEXT.{consumer.stream.name}.{consumer.name}", self.host.options.domain):
-            self._by_pull_subject[subject] = consumer
-            self._pull_subscriptions.setdefault(_ack_prefix(consumer), []).append(self._pulls.subscribe(subject))
-        if consumer.config.is_push:
-            subject = to_bytes(consumer.config.deliver_subject)
-            self._bound.setdefault(subject, {})[f"{consumer.stream.name} {consumer.name}"] = consumer
-
-    def _forget(self, consumer: ConsumerService) -> None:
-        self._by_ack_prefix.pop(_ack_prefix(consumer), None)
-        for subscription in self._pull_subscriptions.pop(_ack_prefix(consumer), ()):
-            self._by_pull_subject.pop(subscription.subject, None)
-            self._pulls.end_subscription(subscription)
-        subject = to_bytes(consumer.config.deliver_subject)
-        if subject in self._bound:
-            self._bound[subject].pop(f"{consumer.stream.name} {consumer.name}", None)
-            if not self._bound[subject]:
-                del self._bound[subject]
-
-
-def _ack_prefix(consumer: ConsumerService) -> bytes:
-    return subject_prefix(consumer.stream.name.encode(), consumer.name.encode())
 
 
 def _unsupported(config: StreamConfig) -> ApiError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import trio
@@ -15,15 +15,27 @@ from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Log
 from tnats.jetstream.stream.batches import BatchBudget
 from tnats.jetstream.stream.config import StreamConfig
-from tnats.jetstream.timers import Timers
 from tnats.jetstream.usage import UsageMeter
 from tnats.records import define
 from tnats.runtime.api import Runtime
 from tnats.storage.store import Store
 from tnats.subjects.draw import Draw
+from tnats.timers import Timers
 
 if TYPE_CHECKING:
     from tnats.jetstream.account import AccountService
+
+
+class Sleeper(Protocol):
+    """A stream or a consumer that waits for a moment."""
+
+    def tick(self, now_ns: int) -> None:
+        """The moment has come; set the next one in here."""
+
+
+def wake(sleeper: Sleeper, now_ns: int) -> None:
+    """The moment has come that one waits for."""
+    sleeper.tick(now_ns)
 
 
 @define(eq=False)
@@ -35,13 +47,13 @@ class Host:
     log: Log
     store: Store
     catalogue: Catalogue
-    timers: Timers
+    timers: Timers[Sleeper]
     nursery: trio.Nursery
     budget: BatchBudget
     draw: Draw
     nuid: Nuid
     accounts: dict[str, AccountService] = attrs.field(factory=dict)
-    meter: UsageMeter = attrs.field(factory=UsageMeter)
+    meter: UsageMeter = attrs.field(default=attrs.Factory(lambda host: UsageMeter(host.log), takes_self=True))
     is_ending: bool = False
     """No task is started any more."""
 

@@ -18,7 +18,6 @@ class JetStreamOptions:
 
     store_dir: str
     server_name: str = ""
-    server_id: str = ""
     domain: str = ""
     sync_interval_ns: int = 0
     """0: a publish is acknowledged when it is durable. Otherwise power loss may take what came in the last interval."""
@@ -39,7 +38,7 @@ class JetStreamOptions:
     batch_limits: BatchLimits = attrs.field(factory=BatchLimits)
     max_payload: int = MIB
     accounts: dict[str, Quotas] = attrs.field(factory=dict)
-    """Accounts that may use JetStream, and their limits."""
+    """All accounts, and what each may have of JetStream."""
 
     def bytes_max(self, storage: Storage) -> int:
         """The server's bound on all streams of this kind of storage together."""

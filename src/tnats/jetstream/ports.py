@@ -51,6 +51,18 @@ class Bus(Protocol):
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody gets what is published on a literal subject."""
 
+    def room(self, subject: bytes) -> int | None:
+        """How many bytes may be published on a literal subject before all whom they reach have fallen behind.
+
+        0: all have, and who sends more may get them cut off. None: they would reach nobody.
+        """
+
+    def on_room(self, subject: bytes, told: Callable[[bytes], None]) -> None:
+        """Call `told` with a literal subject, once: soon if its `room` is not 0, else after that may have changed."""
+
+    def forget_room(self, subject: bytes, told: Callable[[bytes], None]) -> None:
+        """Do not call `told` any more; nothing happens if it was not going to be called."""
+
     def is_subscribed(self, subject: bytes) -> bool:
         """Whether somebody has subscribed to a literal subject itself, not to a pattern that matches it."""
 

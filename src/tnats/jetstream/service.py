@@ -22,23 +22,23 @@ from tnats.jetstream.api.backups import BackupCalls
 from tnats.jetstream.api.consumers import ConsumerCalls
 from tnats.jetstream.api.service import ApiService
 from tnats.jetstream.api.streams import StreamCalls
-from tnats.jetstream.api.times import format_duration
-from tnats.jetstream.host import Host
+from tnats.jetstream.host import Host, wake
 from tnats.jetstream.meta.catalogue import GROUP, Catalogue
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Bus, Log
 from tnats.jetstream.stream.batches import BatchBudget
 from tnats.jetstream.stream.config import Storage
 from tnats.jetstream.stream.open import open_stream
-from tnats.jetstream.stream.quotas import AccountLimits, Quotas
-from tnats.jetstream.timers import Timers
+from tnats.jetstream.stream.quotas import Quotas
 from tnats.limits import JETSTREAM_CLOSE_NS_MAX, JOURNAL_PART_BYTES, MIB
+from tnats.notation import format_duration
 from tnats.runtime.api import DiskError, Runtime
 from tnats.storage.errors import StorageError
 from tnats.storage.journal import JournalOptions
 from tnats.storage.store import Store, StoreOptions
 from tnats.storage.store_open import open_store
 from tnats.subjects.draw import Draw
+from tnats.timers import Timers
 
 
 class JetStream:
@@ -63,17 +63,25 @@ class JetStream:
         self.is_ready = False
         """Everything is recovered and served."""
         self.accounts: dict[str, AccountService] = {}
+        """All, those that may not use JetStream among them."""
         self.unopened: list[str] = []
         """Streams that could not be brought back, with the reason; their data is left as it is."""
         self._file_bytes_max = -1
         """What `max_file` is if nothing is configured."""
-        self.api: ApiService
         self._store: Store
-        self._host: Host
+        self._host: Host | None = None
+        """None until the store is open."""
+        self._api: ApiService | None = None
+        """None until everything is recovered."""
 
     @property
     def store(self) -> Store:
         return self._store
+
+    @property
+    def enabled_accounts(self) -> dict[str, AccountService]:
+        """Those that may use JetStream, by name."""
+        return {name: account for name, account in self.accounts.items() if account.quotas.is_enabled}
 
     def health(self) -> list[str]:
         """Why the health check must fail, one line each."""
@@ -83,16 +91,41 @@ class JetStream:
         for account in self.accounts.values():
             for stream in account.streams.values():
                 if stream.trouble is not None:
-                    lines += [f"JetStream stream '{account.name} > {stream.name}': {stream.trouble}"]
+                    lines += [f"{stream.record.label}: {stream.trouble}"]
                 lines += [consumer.loss for consumer in stream.consumers.values() if consumer.loss]
         return list(dict.fromkeys(lines))
 
     def reload(self, options: JetStreamOptions) -> None:
-        """Take over the bounds of the stores, which count for what is made from now on."""
+        """Take over the bounds of the stores and the accounts' limits, which count for what is made from now on.
+
+        JetStream is taken from no account: its clients would lose what they stand on.
+        """
+        assert self._host is not None
+        assert self._api is not None
+        self._bound(options)
+        for name, quotas in options.accounts.items():
+            account = self.accounts.get(name)
+            if account is None:
+                self._add_account(self._host, name, quotas)
+                self._serve_account(self._api, self.accounts[name])
+            elif quotas.is_enabled:
+                account.change_quotas(quotas)
+
+    def _bound(self, options: JetStreamOptions) -> None:
         max_file = options.max_file if options.max_file >= 0 else self._file_bytes_max
         self.options = attrs.evolve(self.options, max_memory=options.max_memory, max_file=max_file)
-        if hasattr(self, "_host"):
+        if self._host is not None:
             self._host.options = self.options
+
+    def _add_account(self, host: Host, name: str, quotas: Quotas) -> None:
+        self.accounts[name] = AccountService(host, self._bus_of(name), quotas)
+
+    def _serve_account(self, api: ApiService, account: AccountService) -> None:
+        account.start()
+        api.serve(account)
+        if account.streams and not account.quotas.is_enabled:
+            text = f"is not enabled for account '{account.name}': its {len(account.streams)} streams are kept"
+            self.log.warn(f"JetStream {text}, and not served")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Raises StoreLocked, StoreRefused, StorageError, DiskError at the start."""
@@ -158,18 +191,18 @@ class JetStream:
             host = self._host = await self._make_host(nursery)
             await self._recover(host)
             self._file_bytes_max = await self._measure_disk()
-            self.reload(self.options)
+            self._bound(self.options)
             for kind, size in (("Memory: ", self.options.max_memory), ("Storage:", self.options.max_file)):
                 self.log.info(f"  Max {kind}     {'unlimited' if size < 0 else f'{size // MIB:,} MiB'}")
             # A stream that could not be opened does not know yet what it has lost: the next start must ask again.
             await self._store.settle(is_accounted=not self.unopened)
             calls = (StreamCalls(host), ConsumerCalls(host), BackupCalls(host))
-            self.api = ApiService(host, {call: served for each in calls for call, served in each.handlers().items()})
+            handlers = {call: served for each in calls for call, served in each.handlers().items()}
+            self._api = api = ApiService(host, handlers)
             nursery.start_soon(host.timers.run)
-            nursery.start_soon(self.api.run)
+            nursery.start_soon(api.run)
             for account in self.accounts.values():
-                account.start()
-                self.api.serve(account)
+                self._serve_account(api, account)
             self.is_ready = True
             if self._store.stale_paths:
                 nursery.start_soon(self._renew_files)
@@ -204,7 +237,7 @@ class JetStream:
             log=self.log,
             store=self._store,
             catalogue=catalogue,
-            timers=Timers(self.runtime.clock),
+            timers=Timers(self.runtime.clock, wake),
             nursery=nursery,
             budget=BatchBudget(self.options.batch_limits),
             draw=Draw(chance.rng("jetstream").getrandbits(64)),
@@ -218,15 +251,14 @@ class JetStream:
         catalogue = host.catalogue
         names = dict.fromkeys([*self.options.accounts, *(one.account for one in catalogue.streams.values())])
         for name in names:
-            quotas = self.options.accounts.get(name, Quotas(AccountLimits()))
-            self.accounts[name] = AccountService(host, self._bus_of(name), quotas)
+            self._add_account(host, name, self.options.accounts.get(name, Quotas()))
         by_number = {}
         for record in list(catalogue.streams.values()):
             account = self.accounts[record.account]
             try:
                 stream = await open_stream(host, account, record)
             except (StorageError, DiskError) as failure:
-                self.unopened.append(f"JetStream stream '{record.account} > {record.name}' is offline: {failure}")
+                self.unopened.append(f"{record.label} is offline: {failure}")
                 self.log.error(self.unopened[-1])
                 continue
             account.streams[record.name] = by_number[record.number] = stream
@@ -255,8 +287,8 @@ class JetStream:
     async def _end(self) -> None:
         """Take in nothing more, bring everything to rest."""
         self.is_ready = False
-        if hasattr(self, "api"):
-            self.api.stop()
+        if self._api is not None:
+            self._api.stop()
         for account in self.accounts.values():
             account.stop()
         clock = self.runtime.clock

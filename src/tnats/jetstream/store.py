@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from tnats.limits import MIB
+from tnats import limits
 from tnats.storage.index_columns import PLACE_MIN
 from tnats.storage.index_subjects import SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog, Stored
 from tnats.storage.message_run import MessageRun
 from tnats.storage.stream_log import StreamLog
-from tnats.subjects.tokens import STAR, TAIL, has_wildcard
+from tnats.subjects.matcher import Matcher
+from tnats.subjects.tokens import has_wildcard, subject_matches
 
-RECENT_BYTES_MAX = 8 * MIB
 RECENT_COST = 300
-"""Memory for the newest messages of one stream, and what each of them takes beside its bytes."""
+"""Memory that each of the newest messages takes beside its bytes."""
 SHORT_RANGE = 512
 """Sequences that are looked at one by one rather than through the table of subjects."""
-KNOWN_SUBJECTS_MAX = 100_000
-"""Subjects whose verdict is kept, by filter."""
+NEAR_RANGE = 4096
+"""Sequences that are looked at before subjects with few messages are asked for all of them, which takes as long: who
+reads message after message, each near the last, must not pay for all of them each time.
+"""
 
 
 class IndexedStore:
@@ -34,10 +36,10 @@ class IndexedStore:
         self.log = log
         self.index = log.index
         self.last_time_ns = log.last_time_ns
-        self._matchers: dict[tuple[bytes, ...], _Matcher] = {}
+        self._matchers: dict[tuple[bytes, ...], Matcher] = {}
         self._recent: dict[int, Content] = {}
-        """The newest messages of a log in files: consumers mostly want what has just come."""
-        self._recent_bytes_max = RECENT_BYTES_MAX if isinstance(log, StreamLog) else 0
+        """The newest messages of a log in files, since its checkpoint: consumers mostly want what has just come."""
+        self._recent_bytes_max = limits.RECENT_BYTES_MAX if isinstance(log, StreamLog) else 0
         self._recent_bytes = 0
 
     # ------------------------------------------------------------------ figures
@@ -109,6 +111,10 @@ class IndexedStore:
         self._recent = dict(kept)
         self._recent_bytes = sum([len(head) + len(body) + RECENT_COST for _, (_, head, body) in kept])
 
+    def forget_recent(self) -> None:
+        """Keep no messages that the files have."""
+        self._recent, self._recent_bytes = {}, 0
+
     def skip(self, seq: int, ts_ns: int) -> None:
         self.last_time_ns = ts_ns
         self.log.skip(seq, seq)
@@ -139,6 +145,8 @@ class IndexedStore:
         tell whether there are headers).
         """
         cost = self.log.size_of(b"", b"", b"")
+        if len(seqs) == 1:
+            return (self.index.size(seqs[0]) - cost,)
         return [size - cost for size in self.index.sizes_of(seqs)]
 
     # ------------------------------------------------------------------ search
@@ -156,37 +164,43 @@ class IndexedStore:
         return self.index.count(subject, 1)
 
     def seqs_of(self, pattern: bytes) -> Iterator[int]:
-        wanted = _wanted((pattern,))
-        seq = self.index.next(wanted, 1)
-        while seq:
-            yield seq
-            seq = self.index.next(wanted, seq + 1)
+        return self.matching((pattern,), 1)
+
+    def matching(self, filters: tuple[bytes, ...], seq: int) -> Iterator[int]:
+        """The messages from `seq` on that match, rising."""
+        run = self.next_run(filters, seq, SHORT_RANGE)
+        while run:
+            yield from run
+            run = self.next_run(filters, run[-1] + 1, SHORT_RANGE)
 
     def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
-        if not filters:
-            return self.index.next_live(seq)
-        if len(filters) == 1 and not has_wildcard(filters[0]):
-            return self.index.next(filters[0], seq)
-        index, matches = self.index, self._matcher(filters)
-        seq = index.next_live(seq)
-        while seq and not matches(index.subject(seq)):
-            seq = index.next_live(seq + 1)
-        return seq
+        run = self.next_run(filters, seq, 1)
+        return run[0] if run else 0
 
     def next_run(self, filters: tuple[bytes, ...], seq: int, count_max: int) -> Sequence[int]:
         if not filters:
             return self.index.live_run(seq, count_max)
-        found: list[int] = []
         if len(filters) == 1 and not has_wildcard(filters[0]):
+            found: list[int] = []
             seq = self.index.next(filters[0], seq)
             while seq and len(found) < count_max:
                 found.append(seq)
                 seq = self.index.next(filters[0], seq + 1)
             return _as_range(found)
         matches = self._matcher(filters)
+        far_seq = seq + NEAR_RANGE
+        found = self._look(matches, seq, far_seq, count_max)
+        if not found and far_seq <= self.index.last:
+            few = self.index.few_from(matches, far_seq)
+            found = few[:count_max] if few is not None else self._look(matches, far_seq, self.index.last + 1, count_max)
+        return _as_range(found)
+
+    def _look(self, matches: Matcher, seq: int, end_seq: int, count_max: int) -> list[int]:
+        """The first matches of those from `seq` on and below `end_seq`, which are looked at one by one."""
+        found: list[int] = []
         look = count_max
-        while len(found) < count_max:
-            live = self.index.live_run(seq, look)
+        while len(found) < count_max and seq < end_seq:
+            live = self.index.live_run(seq, min(look, end_seq - seq))
             if not live:
                 break
             subjects = self.index.subjects_at(live)
@@ -194,25 +208,31 @@ class IndexedStore:
             found += [seq for seq, subject in zip(live, subjects, strict=True) if subject in wanted]
             seq = live.stop
             look = min(2 * look, SHORT_RANGE)
-        return _as_range(found[:count_max])
+        return found[:count_max]
 
     def count_matching(self, filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
         index = self.index
         if to_seq >= index.last and to_seq - from_seq > SHORT_RANGE:
             return index.count(_wanted(filters), from_seq)
-        matches = self._matcher(filters)
+        matches = self._matcher(filters) if filters else None
         count = 0
-        seq = index.next_live(from_seq)
-        while seq and seq <= to_seq:
-            count += not filters or matches(index.subject(seq))
-            seq = index.next_live(seq + 1)
+        while run := index.live_run(from_seq, to_seq + 1 - from_seq):
+            run = run[: max(to_seq + 1 - run.start, 0)]
+            count += len(run) if matches is None else sum(map(matches, index.subjects_at(run)))
+            from_seq = run.stop
         return count
 
     def last_matching(self, filters: tuple[bytes, ...]) -> int:
         return self.index.last_of(_wanted(filters))
 
-    def last_per_subject(self, filters: tuple[bytes, ...]) -> Iterator[int]:
-        return iter(self.index.lasts(_wanted(filters)))
+    def last_per_subject(self, filters: tuple[bytes, ...], until: int = 0) -> Iterator[int]:
+        """`until`: the last sequence that counts, if given."""
+        return iter(self.index.lasts(_wanted(filters), until))
+
+    def wants(self, filters: tuple[bytes, ...], subject: bytes) -> bool:
+        if len(filters) > 1:
+            return self._matcher(filters)(subject)
+        return not filters or subject_matches(filters[0], subject)
 
     def seq_at_time(self, ts_ns: int) -> int:
         index = self.index
@@ -230,12 +250,12 @@ class IndexedStore:
         """Number of messages by subject, for those that match."""
         return {name: state.messages for name, state in self.index.subjects(_wanted((pattern,))).items()}
 
-    def _matcher(self, filters: tuple[bytes, ...]) -> _Matcher:
+    def _matcher(self, filters: tuple[bytes, ...]) -> Matcher:
         found = self._matchers.get(filters)
         if found is None:
             if len(self._matchers) >= SHORT_RANGE:
                 self._matchers.clear()
-            found = self._matchers[filters] = _Matcher(filters)
+            found = self._matchers[filters] = Matcher(filters)
         return found
 
     # ------------------------------------------------------------------ contents
@@ -300,55 +320,13 @@ def _as_range(seqs: list[int]) -> Sequence[int]:
     return seqs
 
 
-class _Matcher:
-    """Whether one of some patterns matches a subject; remembers the verdicts.
-
-    The patterns are one tree by tokens, so that many cost no more than one.
-    """
-
-    def __init__(self, patterns: tuple[bytes, ...]) -> None:
-        self._root: _Tokens = {}
-        self._known: dict[bytes, bool] = {}
-        for pattern in patterns:
-            node = self._root
-            for token in pattern.split(b"."):
-                node = node.setdefault(token, {})
-            node[_END] = {}
-
-    def __call__(self, subject: bytes) -> bool:
-        found = self._known.get(subject)
-        if found is None:
-            if len(self._known) >= KNOWN_SUBJECTS_MAX:
-                self._known.clear()
-            found = self._known[subject] = _leads_to_end(self._root, subject.split(b"."), 0)
-        return found
-
-
-_Tokens = dict[bytes, "_Tokens"]
-_END = b""
-"""No token is empty: with this one a pattern is complete."""
-
-
-def _leads_to_end(node: _Tokens, tokens: list[bytes], at: int) -> bool:
-    """Whether a pattern below `node` matches the tokens from `at` on."""
-    if at == len(tokens):
-        return _END in node
-    if TAIL in node:
-        return True
-    for following in (node.get(tokens[at]), node.get(STAR)):
-        if following is not None and _leads_to_end(following, tokens, at + 1):
-            return True
-    return False
-
-
 def _wanted(filters: tuple[bytes, ...]) -> SubjectFilter:
     """Filters as the index takes them."""
     if not filters or filters == (b">",):
         return None
     if len(filters) == 1 and not has_wildcard(filters[0]):
         return filters[0]
-    matches: Callable[[bytes], bool] = _Matcher(filters)
-    return matches
+    return Matcher(filters)
 
 
 def content(message: Message) -> Content:

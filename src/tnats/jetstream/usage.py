@@ -15,6 +15,8 @@ from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import Usage
 from tnats.jetstream.options import JetStreamOptions
+from tnats.jetstream.ports import Log
+from tnats.jetstream.sparse import SparseWarning
 from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas, reserved_bytes, tier_name
 from tnats.limits import STORES_MEASURED_NS
@@ -63,9 +65,14 @@ NOTHING = AccountLimits(0, 0, 0, 0, 0, 0, 0)
 class UsageMeter:
     """One per server."""
 
+    _log: Log
     _full: dict[Storage, bool] = attrs.field(factory=dict)
     _over: dict[tuple[str, str, Storage], bool] = attrs.field(factory=dict)
     _measured_until_ns: int = 0
+    _full_warnings: dict[Storage, SparseWarning] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._full_warnings = {kind: SparseWarning(self._log) for kind in Storage}
 
     def refusal(
         self,
@@ -78,14 +85,14 @@ class UsageMeter:
         """Why a stream of `account` may take no message now; `options` has the server's bounds."""
         if now_ns >= self._measured_until_ns:
             self._measured_until_ns = now_ns + STORES_MEASURED_NS
-            self._measure(accounts, options)
+            self._measure(accounts, options, now_ns)
         if self._full[config.storage]:
             return errors.INSUFFICIENT_RESOURCES()
         if self._over and self._over.get(_place(account.quotas, account.name, config)):
             return errors.ACCOUNT_RESOURCES_EXCEEDED()
         return None
 
-    def _measure(self, accounts: Mapping[str, AccountService], options: JetStreamOptions) -> None:
+    def _measure(self, accounts: Mapping[str, AccountService], options: JetStreamOptions, now_ns: int) -> None:
         used = dict.fromkeys(Storage, 0)
         self._over = {}
         for account in accounts.values():
@@ -100,7 +107,14 @@ class UsageMeter:
                     selected = account.quotas.select(config.num_replicas)
                     bound = selected[0].bytes_max(config.storage) if selected is not None else 0
                     self._over[place] = 0 <= bound <= by_place[place]
-        self._full = {kind: 0 <= options.bytes_max(kind) <= used[kind] for kind in Storage}
+        for kind in Storage:
+            bound = options.bytes_max(kind)
+            self._full[kind] = 0 <= bound <= used[kind]
+            if self._full[kind]:
+                text = f"streams use {used[kind]} bytes of {kind.value} storage, and the server's limit is {bound}"
+                self._full_warnings[kind].tell(
+                    f"JetStream refuses publishes until messages are removed: {text}", now_ns
+                )
 
 
 def _place(quotas: Quotas, account: str, config: StreamConfig) -> tuple[str, str, Storage]:

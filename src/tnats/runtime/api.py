@@ -452,7 +452,7 @@ class Process(Protocol):
         """Report an exception that a bulkhead caught: logged with its trace when live, raised in simulation."""
 
     def memory_bytes(self) -> int:
-        """Resident memory."""
+        """Resident memory; 0 while it cannot be found out."""
 
     def memory_total_bytes(self) -> int:
         """What this machine (or its control group) has."""

@@ -17,7 +17,7 @@ _PUBLIC_KEY_BYTES = 32
 def build(runtime: Runtime, options: Options, *, read_options: ReadOptions | None = None, colors: bool = False) -> Node:
     """A node that serves `options` in `runtime`.
 
-    `read_options` gives the options anew when asked to reload, `colors` make a log on standard error colourful.
+    `read_options` reads the options anew when asked to reload, `colors` make a log on standard error colourful.
 
     Raises ConfigError when options contradict each other or ask for what this release does not offer, DiskError
     when the log file cannot be opened.
@@ -25,15 +25,16 @@ def build(runtime: Runtime, options: Options, *, read_options: ReadOptions | Non
     settle(options)
     log = ServerLog(runtime, options, colors=colors)
     server_id = encode_public_key(KeyKind.SERVER, runtime.chance.entropy(_PUBLIC_KEY_BYTES))
-    return Node(runtime, options, server_id, log, read_options)
+    return Node(runtime, options, server_id, log, read_options and (lambda: settle(read_options())))
 
 
-def settle(options: Options) -> None:
+def settle(options: Options) -> Options:
     """Fill in the defaults that depend on other options, then make sure that a node can serve the whole.
 
-    Raises ConfigError with every problem.
+    Returns `options`. Raises ConfigError with every problem.
     """
     complete(options)
     problems = [*validate(options), *unsupported(options)]
     if problems:
         raise ConfigError(problems)
+    return options

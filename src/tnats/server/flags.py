@@ -13,11 +13,12 @@ of the configuration file. A flag overrides the file, also where the file says m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from tnats.records import frozen
+from tnats.server.config.addresses import port_number, redacted_url, split_host_port
 from tnats.server.config.authorization import AuthorizationOptions
 from tnats.server.config.clusters import ClusterOptions
-from tnats.server.config.notation import redacted_url, split_host_port
 from tnats.server.config.options import Options
 from tnats.server.config.problems import ConfigError, Position, Problem
 from tnats.server.config.table import Given, Row, Section, rows_of
@@ -285,7 +286,7 @@ def _listen_at(options: Options, cluster: ClusterOptions, url: str) -> None:
     credentials, at, address = authority.rpartition("@")
     try:
         host, port_text = split_host_port(address)
-        port = int(port_text)
+        port = port_number(port_text)
     except ValueError as error:
         reason = str(error) if "://" in url else "missing port in address"
         raise ConfigError([Problem(f"-cluster {redacted_url(url)}: {reason}")]) from error
@@ -294,20 +295,8 @@ def _listen_at(options: Options, cluster: ClusterOptions, url: str) -> None:
         raise ConfigError([Problem("expected cluster password to be set")])
     _set(options, "cluster.host", host, flag)
     _set(options, "cluster.port", port, flag)
-    cluster.authorization.user = _unquoted(user)
-    cluster.authorization.password = _unquoted(password)
-
-
-def _unquoted(text: str) -> str:
-    """Undo percent-encoding."""
-    head, *parts = text.split("%")
-    raw = head.encode()
-    for part in parts:
-        try:
-            raw += bytes([int(part[:2], 16)]) + part[2:].encode()
-        except ValueError:
-            raw += b"%" + part.encode()
-    return raw.decode("utf-8", "replace")
+    cluster.authorization.user = unquote(user)
+    cluster.authorization.password = unquote(password)
 
 
 def _merge_tls(options: Options, flags: Flags) -> None:

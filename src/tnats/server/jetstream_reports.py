@@ -11,8 +11,8 @@ from tnats.edges.query import Query
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.levels import API_LEVEL
 from tnats.jetstream.api.streams import stream_state
-from tnats.jetstream.api.times import format_time
 from tnats.jetstream.usage import NOTHING, usage_of
+from tnats.notation import format_time
 from tnats.records import frozen
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
     wants_accounts = query.flag("accounts") or streams
     offset, limit = max(0, query.integer("offset")), query.integer("limit")
     name = query.text("acc")
-    services = [stream for account in jetstream.accounts.values() for stream in account.streams.values()]
+    services = [stream for account in jetstream.enabled_accounts.values() for stream in account.streams.values()]
     report: dict[str, Any] = _stats(jetstream) | head
     report |= {
         "config": _config(jetstream),
@@ -67,7 +67,7 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
         "messages": sum(stream.store.messages for stream in services),
         "bytes": sum(stream.store.total_bytes for stream in services),
     }
-    accounts = sorted(jetstream.accounts.values(), key=lambda account: account.name)
+    accounts = sorted(jetstream.enabled_accounts.values(), key=lambda account: account.name)
     if name:
         accounts = [account for account in accounts if account.name == name]
         wants_accounts = bool(accounts)
@@ -77,7 +77,7 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
             report["account_details"] = [
                 _account(node, account, streams=streams, consumers=consumers, config=config) for account in shown
             ]
-    report["total"] = len(jetstream.accounts)
+    report["total"] = len(jetstream.enabled_accounts)
     return report
 
 
@@ -101,7 +101,7 @@ def _missing(jetstream: JetStream, query: Query) -> Problem | None:
     account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
     if not account:
         return None
-    found = jetstream.accounts.get(account)
+    found = jetstream.enabled_accounts.get(account)
     if found is None:
         return Problem(404, "ACCOUNT", f'JetStream account "{account}" not found', {"account": account})
     if not stream:
@@ -158,7 +158,7 @@ def _usage(streams: Iterable[StreamService]) -> dict[str, int]:
 
 
 def _stats(jetstream: JetStream) -> dict[str, object]:
-    accounts = jetstream.accounts.values()
+    accounts = jetstream.enabled_accounts.values()
     total = sum(account.stats.total for account in accounts)
     failed = sum(account.stats.errors for account in accounts)
     streams = [stream for account in accounts for stream in account.streams.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tnats.runtime.api import LogSink, Runtime
+from tnats.runtime.api import DiskError, LogSink, Runtime
 from tnats.server.config.options import Options
 from tnats.server.logging import Level, LogFormat
 
@@ -79,12 +79,16 @@ class ServerLog:
         self._write(Level.FATAL, text)
 
     def reopen(self) -> None:
-        """Open the file anew, after somebody moved it away."""
+        """Open the file anew, after somebody moved it away; write on to the old one where that cannot be done."""
         if not self.has_file:
             self.info("File log re-open ignored, not a file logger")
             return
-        self._sink.reopen()
-        self.info("File log re-opened")
+        try:
+            self._sink.reopen()
+        except DiskError as error:
+            self.error(f"File log not re-opened: {error}")
+        else:
+            self.info("File log re-opened")
 
     def close(self) -> None:
         self._sink.close()

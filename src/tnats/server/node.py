@@ -100,25 +100,25 @@ class Node:
 
         Raises NetworkError or DiskError, having logged its line, when it cannot listen or write its files.
         """
-        self._announce()
-        try:
-            with self.runtime.process.signals() as signals:
+        with self.runtime.process.signals() as signals:  # outermost: a second one cuts short nothing of the end
+            self._announce()
+            try:
                 async with trio.open_nursery() as whole:
                     whole.start_soon(self._obey, signals, whole)
                     whole.start_soon(self._reload_when_asked)
                     await self._serve(task_status)
                     whole.cancel_scope.cancel()
-            self.log.info("Server Exiting..")
-        except Exception as failure:
-            cause = sole_cause(failure)
-            if isinstance(cause, TnatsError):
-                self.log.fatal(str(cause))
-            raise
-        finally:
-            with trio.CancelScope(shield=True):
-                for path in list(self._files):
-                    await self._remove(path)
-            self.log.close()
+                self.log.info("Server Exiting..")
+            except Exception as failure:
+                cause = sole_cause(failure)
+                if isinstance(cause, TnatsError):
+                    self.log.fatal(str(cause))
+                raise
+            finally:
+                with trio.CancelScope(shield=True):
+                    for path in list(self._files):
+                        await self._remove(path)
+                self.log.close()
 
     async def _serve(self, task_status: trio.TaskStatus[Endpoints]) -> None:
         """All of the server, from the outermost scope inward."""
@@ -146,6 +146,11 @@ class Node:
         self.broker.open_door(listener)
         self._door = listener
         self.log.info(f"Listening for client connections on {shown(listener.address)}")
+        if self.broker.gatekeeper.no_auth_required and not is_loopback(listener.address[0]):
+            self.log.warn(
+                f"Whoever reaches {shown(listener.address)} may use this server: "
+                "configure users or a token, or listen on 127.0.0.1"
+            )
         if self.options.ports_file_dir:
             await self._write_ports_file(self.options.ports_file_dir)
         self.log.info("Server is ready")
@@ -191,11 +196,17 @@ class Node:
     def _make_broker(self, listener: Listener) -> None:
         told = translate.broker_options(self.options, self.server_id, listener.address)
         self.broker = broker = TracedBroker(self.runtime, told, translate.authenticator(self.options), self.log)
-        broker.account()  # the global account is there from the start
+        self._open_accounts(self.options)
         broker.update_info(tnats=__version__)
         broker.tracer = self._tracer = Tracer(broker, self.log)
         broker.observers.append(self._tracer)
         self._configure_tracing()
+
+    def _open_accounts(self, options: Options) -> None:
+        """The global account and those of the configuration are there from the start, for reports and JetStream."""
+        self.broker.account()
+        for account in options.accounts:
+            self.broker.account(account.name)
 
     def _configure_tracing(self) -> None:
         self._tracer.configure(
@@ -288,6 +299,10 @@ class Node:
             self._keep_ports(new)
             changes = differences(self.options, new)
             problems = reload_problems(changes)
+            if self.jetstream is not None:
+                from tnats.server.jetstream import accounts_without, reload_jetstream
+
+                problems += accounts_without(self, new)
             if problems:
                 raise ConfigError(problems)
             told = translate.broker_options(new, self.server_id, self.endpoints.client)
@@ -298,9 +313,8 @@ class Node:
                 self.log.error(f"Failed to reload server configuration: {line}")
             return False
         old, self.options = self.options, new
+        self._open_accounts(new)
         if self.jetstream is not None:
-            from tnats.server.jetstream import reload_jetstream
-
             reload_jetstream(self, new)
         self._configure_tracing()
         for change in changes:
@@ -336,6 +350,11 @@ class Node:
         if path in self._files:
             del self._files[path]
             await files.remove(self.runtime.disk, path, self.log)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    return host.startswith("127.") or host in ("::1", "localhost")
 
 
 def shown(address: Address) -> str:

@@ -6,8 +6,8 @@ out here too.
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,8 +20,8 @@ from tnats.edges.http_server import Response
 from tnats.edges.monitor import Monitor, json_response
 from tnats.edges.query import BadQuery, Query
 from tnats.limits import SECOND_NS
+from tnats.notation import format_duration, format_time
 from tnats.server import translate
-from tnats.subjects.sublist import SublistStats
 from tnats.subjects.tokens import is_valid_literal, subject_matches, to_bytes
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 PAGE_DEFAULT = 1024
 """Connections or subscriptions in one answer when the query names no limit."""
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
 
 def make_monitor(node: Node) -> Monitor:
     """All reports of `node`, ready to be served."""
+    if node.options.jetstream.enabled:
+        import_module("tnats.server.jetstream_reports")  # when it is asked there may be no descriptor to read it by
     monitor = Monitor(node.options.http_base_path, f"tnats {__version__}")
     monitor.add("/varz", lambda query: varz(node, monitor.request_counts), "General")
     monitor.add("/connz", lambda query: connz(node, query), "Connections")
@@ -95,8 +95,8 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
         "jetstream": jetstream_block(node),
         "tls_timeout": 2,
         "write_deadline": options.write_deadline_ns,
-        "start": rfc3339(node.started_wall_ns),
-        "now": rfc3339(now_ns),
+        "start": format_time(node.started_wall_ns),
+        "now": format_time(now_ns),
         "uptime": uptime(up_ns),
         "mem": process.memory_bytes(),
         "cores": process.core_count,
@@ -113,7 +113,7 @@ def varz(node: Node, request_counts: dict[str, int]) -> dict[str, object]:
         "stalled_clients": counters.stalls,
         "subscriptions": counters.subscriptions,
         "http_req_stats": dict(sorted(request_counts.items())),
-        "config_load_time": rfc3339(node.configured_wall_ns),
+        "config_load_time": format_time(node.configured_wall_ns),
         "config_digest": options.config_digest,
         "tags": list(options.server_tags),
         "metadata": dict(options.server_metadata),
@@ -203,7 +203,7 @@ def connz(node: Node, query: Query) -> dict[str, object]:
 
     found: list[ConnectionSnapshot] = []
     if state != "closed":
-        found += node.broker.connection_snapshots(with_subscriptions=subs)
+        found += node.broker.connection_snapshots()
     if state in ("closed", "all", "any"):
         found += node.broker.closed
     found = [
@@ -214,6 +214,8 @@ def connz(node: Node, query: Query) -> dict[str, object]:
     key, newest_first = _SORTS[sort or "cid"]
     found.sort(key=key, reverse=newest_first)
     page = found[offset : offset + limit]
+    if subs:
+        page = [one if one.stop_ns else node.broker.connection_snapshot(one.cid) for one in page]
     return _short_head(node) | {
         "num_connections": len(page),
         "total": len(found),
@@ -249,13 +251,13 @@ def _connection(one: ConnectionSnapshot, *, subs: bool, detail: bool, auth: bool
         "type": one.type,
         "ip": one.ip,
         "port": one.port,
-        "start": rfc3339(one.start_ns),
-        "last_activity": rfc3339(one.last_activity_ns),
+        "start": format_time(one.start_ns),
+        "last_activity": format_time(one.last_activity_ns),
     }
     if one.stop_ns:
-        report |= {"stop": rfc3339(one.stop_ns), "reason": one.reason}
+        report |= {"stop": format_time(one.stop_ns), "reason": one.reason}
     report |= {
-        "rtt": duration(one.rtt_ns),
+        "rtt": format_duration(one.rtt_ns),
         "uptime": uptime(one.uptime_ns),
         "idle": uptime(one.idle_ns),
         "pending_bytes": one.pending_bytes,
@@ -302,55 +304,24 @@ def subsz(node: Node, query: Query) -> dict[str, object]:
     offset, limit = max(0, query.integer("offset")), query.integer("limit")
     limit = limit if limit > 0 else PAGE_DEFAULT
     test, name = query.text("test"), query.text("acc")
-    if test and not is_valid_literal(to_bytes(test)):
+    tested = to_bytes(test)
+    if test and not is_valid_literal(tested):
         raise BadQuery(f"invalid test subject, must be valid publish subject: {test}")
     accounts = [account for account in node.broker.accounts.values() if name in ("", account.name)]
-    report = _short_head(node) | _sublist(_sum(sublist_snapshot(account) for account in accounts))
-    found: list[SubscriptionSnapshot] = []
-    if subs:
-        found = [sub for account in accounts for sub in _subscriptions(account) if _matches(sub, test)]
-    page = found[offset : offset + limit]
+    report = _short_head(node) | attrs.asdict(sublist_snapshot(accounts))
+    found = [
+        (subscription, client)
+        for account in accounts
+        if subs
+        for client in account.clients.values()
+        for subscription in client.subscriptions.values()
+        if not test or subject_matches(subscription.subject, tested)
+    ]
     report |= {"total": len(found), "offset": offset, "limit": limit}
+    page = [subscription_snapshot(one, by.cid, by.account.name) for one, by in found[offset : offset + limit]]
     if page:
         report["subscriptions_list"] = [_subscription(sub, with_account=True) for sub in page]
     return report
-
-
-def _subscriptions(account: Account) -> Iterable[SubscriptionSnapshot]:
-    for client in account.clients.values():
-        for subscription in client.subscriptions.values():
-            yield subscription_snapshot(subscription, client.cid, account.name)
-
-
-def _matches(sub: SubscriptionSnapshot, test: str) -> bool:
-    return not test or subject_matches(to_bytes(sub.subject), to_bytes(test))
-
-
-def _sum(stats: Iterable[SublistStats]) -> SublistStats:
-    """Figures of several accounts as one: counts add up, fan-out and hit rate are weighted by matches."""
-    all_stats = list(stats)
-    if len(all_stats) == 1:
-        return all_stats[0]
-    matches = sum(one.num_matches for one in all_stats)
-    cached = sum(one.num_cache for one in all_stats)
-
-    def weighted(field: str, weight: str, total: int) -> float:
-        return sum(getattr(one, field) * getattr(one, weight) for one in all_stats) / total if total else 0.0
-
-    return SublistStats(
-        num_subscriptions=sum(one.num_subscriptions for one in all_stats),
-        num_cache=cached,
-        num_inserts=sum(one.num_inserts for one in all_stats),
-        num_removes=sum(one.num_removes for one in all_stats),
-        num_matches=matches,
-        cache_hit_rate=weighted("cache_hit_rate", "num_matches", matches),
-        max_fanout=max((one.max_fanout for one in all_stats), default=0),
-        avg_fanout=weighted("avg_fanout", "num_cache", cached),
-    )
-
-
-def _sublist(stats: SublistStats) -> dict[str, object]:
-    return attrs.asdict(stats)
 
 
 def accountz(node: Node, query: Query) -> dict[str, object]:
@@ -365,15 +336,15 @@ def accountz(node: Node, query: Query) -> dict[str, object]:
     return head | {
         "account_detail": {
             "account_name": account.name,
-            "update_time": rfc3339(node.configured_wall_ns),
+            "update_time": format_time(node.configured_wall_ns),
             "expired": False,
             "complete": True,
-            "jetstream_enabled": node.jetstream is not None and name in node.jetstream.accounts,
+            "jetstream_enabled": node.jetstream is not None and name in node.jetstream.enabled_accounts,
             "leafnode_connections": 0,
             "client_connections": len(account.clients),
             "subscriptions": len(account.sublist),
             "name_tag": account.name,
-            "sublist_stats": _sublist(sublist_snapshot(account)),
+            "sublist_stats": attrs.asdict(sublist_snapshot([account])),
         }
     }
 
@@ -381,22 +352,22 @@ def accountz(node: Node, query: Query) -> dict[str, object]:
 def accstatz(node: Node, query: Query) -> dict[str, object]:
     """Traffic per account; accounts without connections only with `unused`."""
     unused = query.flag("unused")
-    return _short_head(node) | {
-        "account_statz": [
-            {
-                "acc": account.name,
-                "name": account.name,
-                "conns": len(account.clients),
-                "leafnodes": 0,
-                "total_conns": len(account.clients),
-                "num_subscriptions": len(account.sublist),
-                "sent": _sent(account.traffic().out_msgs, account.traffic().out_bytes),
-                "received": _sent(account.traffic().in_msgs, account.traffic().in_bytes),
-                "slow_consumers": account.slow_consumer_count,
-            }
-            for account in node.broker.accounts.values()
-            if unused or account.clients
-        ]
+    accounts = [account for account in node.broker.accounts.values() if unused or account.clients]
+    return _short_head(node) | {"account_statz": [_account_figures(account) for account in accounts]}
+
+
+def _account_figures(account: Account) -> dict[str, object]:
+    traffic = account.traffic()
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": len(account.clients),
+        "leafnodes": 0,
+        "total_conns": len(account.clients),
+        "num_subscriptions": len(account.sublist),
+        "sent": _sent(traffic.out_msgs, traffic.out_bytes),
+        "received": _sent(traffic.in_msgs, traffic.in_bytes),
+        "slow_consumers": account.slow_consumer_count,
     }
 
 
@@ -419,7 +390,7 @@ def _traffic(traffic: Traffic) -> dict[str, object]:
 
 
 def _short_head(node: Node) -> dict[str, object]:
-    return {"server_id": node.server_id, "now": rfc3339(node.runtime.clock.wall_ns())}
+    return {"server_id": node.server_id, "now": format_time(node.runtime.clock.wall_ns())}
 
 
 def _head(node: Node) -> dict[str, object]:
@@ -433,14 +404,6 @@ def _seconds(duration_ns: int) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-def rfc3339(wall_ns: int) -> str:
-    """A moment as Go prints it: UTC, nanoseconds without trailing zeros."""
-    seconds, rest_ns = divmod(wall_ns, SECOND_NS)
-    moment = f"{_EPOCH + datetime.timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
-    fraction = f".{rest_ns:09d}".rstrip("0") if rest_ns else ""
-    return f"{moment}{fraction}Z"
-
-
 def uptime(duration_ns: int) -> str:
     """A duration in whole seconds, days and years told apart: `1d2h3m4s`."""
     seconds = max(0, duration_ns) // SECOND_NS
@@ -450,24 +413,3 @@ def uptime(duration_ns: int) -> str:
             text += f"{seconds // size}{unit}"
             seconds %= size
     return f"{text}{seconds}s"
-
-
-def duration(duration_ns: int) -> str:
-    """A duration as Go prints it: `0s`, `539µs`, `1.5ms`, `2m3s`."""
-    if duration_ns == 0:
-        return "0s"
-    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
-        if duration_ns < size * 1000:
-            return f"{_decimal(duration_ns, size)}{unit}"
-    minutes, rest_ns = divmod(duration_ns, 60 * SECOND_NS)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{text}{_decimal(rest_ns, SECOND_NS)}s"
-
-
-def _decimal(number: int, unit: int) -> str:
-    whole, rest = divmod(number, unit)
-    if not rest:
-        return str(whole)
-    digits = len(str(unit)) - 1
-    return f"{whole}.{rest:0{digits}d}".rstrip("0")

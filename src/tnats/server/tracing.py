@@ -129,6 +129,10 @@ class _Ends:
             self._inbound.feed(bytes(memoryview(buffer)[:count]))
         return count
 
+    def end_reading(self) -> None:
+        """The connection is closed: what is left to write is still told, until its `Outbound` lets go of `write`."""
+        self._connection.inbound.read_into = self._read  # no cycle is left for the collector
+
     def write(self, buffers: Sequence[Buffer]) -> int:
         data = b"".join(buffers)
         pending = self._connection.outbound.pending()
@@ -180,7 +184,9 @@ class Tracer:
             self._observe(self._broker.connections[cid].account)
 
     def on_disconnected(self, cid: int) -> None:
-        self._ends.pop(cid, None)
+        ends = self._ends.pop(cid, None)
+        if ends is not None:
+            ends.end_reading()
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """Seen as SUB already."""

@@ -8,7 +8,7 @@ from tnats import NATS_VERSION
 from tnats.auth.users import Authenticator
 from tnats.broker.options import UNLIMITED, BrokerOptions
 from tnats.runtime.api import Address
-from tnats.server.config.notation import split_host_port
+from tnats.server.config.addresses import split_host_and_maybe_port
 from tnats.server.config.options import NO_CONNECTIONS, Options
 
 
@@ -51,10 +51,7 @@ def advertised(options: Options, listening: Address) -> Address:
     """The client address as others shall use it: `client_advertise`, its port being optional, or the real one."""
     if not options.client_advertise:
         return options.host, listening[1]
-    if ":" not in options.client_advertise:
-        return options.client_advertise, listening[1]
-    host, port = split_host_port(options.client_advertise)
-    return host, int(port)
+    return split_host_and_maybe_port(options.client_advertise, listening[1])
 
 
 def language_version() -> str:

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from tnats.storage.cipher import KeyRing
 
 SequencesOf = Callable[[bytes], tuple[int, int] | None]
-"""The first and last sequence that a journal entry of a stream appends; None for other entries."""
+"""The first and last sequence that a journal entry of a stream appends, or uses up in other ways; None for other
+entries. A first one of 0 stands for the one behind those that were used before.
+"""
 
 
 @frozen
@@ -241,14 +243,17 @@ class _Check:
             store_id=self.store_id,
             options=options,
             note=note,
+            gaps=group.gaps,
             first_sequence=None,
             readonly=True,
             keys=self.keys,
         )
         messages = log.index.messages
+        used = log.recovery.noted[0]
         for first, last in self.journaled(group, parts):
             log.index.extend(last)
-            log.index.skip(first, last)
+            log.index.skip(first or used + 1, last)
+            used = max(used, last)
         log.end_recovery()
         self.report.findings += log.findings
         self.report.streams.append(StreamSummary(name, directory, log.index.start, log.index.last, messages))
@@ -256,7 +261,7 @@ class _Check:
             await self.check_segment(path, number, size, name)
 
     def journaled(self, group: GroupState, parts: dict[int, PartContent]) -> list[tuple[int, int]]:
-        """The ranges of sequences that entries of the journal append."""
+        """What `sequences_of` says of the entries of the journal."""
         found = []
         for run_first, places in group.runs:
             for index, place in enumerate(places, run_first):

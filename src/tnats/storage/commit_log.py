@@ -56,25 +56,25 @@ class LocalLog:
     """A `CommitLog` of one replica, over one group of the journal."""
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        self.group = group
         self._ready: list[Entry] = []
         self._wake = trio.Event()
 
     @property
     def note(self) -> bytes:
-        return self._group.note
+        return self.group.note
 
     @property
     def floor(self) -> int:
         """Entries up to here are checkpointed."""
-        return self._group.floor
+        return self.group.floor
 
     async def replay(self) -> list[Entry]:
         """The entries behind the last checkpoint, to be applied before anything is proposed.
 
         A run of lost entries is given as one Entry without a body, with the index of the last of them.
         """
-        group = self._group
+        group = self.group
         readable = await group.read_run()
         entries = []
         index = group.floor + 1
@@ -96,7 +96,7 @@ class LocalLog:
         return entries
 
     def propose_nowait(self, bodies: Sequence[Buffer], *, frees_space: bool = False) -> Ticket:
-        first = self._group.proposed + 1
+        first = self.group.proposed + 1
         entries = [Entry(first + offset, 0, body) for offset, body in enumerate(bodies)]
 
         def commit(ticket: Ticket) -> None:
@@ -104,7 +104,7 @@ class LocalLog:
                 self._ready += entries
                 self._wake.set()
 
-        return self._group.append_nowait(bodies, callback=commit, frees_space=frees_space)
+        return self.group.append_nowait(bodies, callback=commit, frees_space=frees_space)
 
     async def committed(self) -> list[Entry]:
         while not self._ready:
@@ -114,4 +114,4 @@ class LocalLog:
         return ready
 
     def checkpointed(self, index: int, note: bytes) -> Ticket:
-        return self._group.set_state_nowait(index, note)
+        return self.group.set_state_nowait(index, note)

@@ -10,6 +10,7 @@ import trio
 from tnats.runtime.api import Buffer
 from tnats.storage import hot, record
 from tnats.storage.errors import StorageError
+from tnats.storage.journal_part import LEFT_BY_CHECKPOINTS, LEFT_BY_OTHERS, LEFT_BY_REMOVALS
 from tnats.storage.lease import LeasePace
 from tnats.storage.recover import GroupState
 
@@ -97,9 +98,10 @@ class Group:
 
         `on_durable` is called as soon as they are what the ticket says, before anything is done that this leads to.
 
-        `frees_space` is for entries that remove something: they may use the part's reserve, so that a full disk can
-        be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. `sequence` is the highest that
-        the entries give to messages: no other message gets it, whatever a loss of power takes (see `lease`).
+        `frees_space` is for entries that remove something: they may use some of the part's reserve, so that a full
+        disk can be emptied. Who does not `wake` the journal calls `Journal.write_nowait` next. `sequence` is the
+        highest that the entries give to messages: no other message gets it, whatever a loss of power takes (see
+        `lease`).
 
         Raises StoreFrozen, StoreBusy.
         """
@@ -113,7 +115,13 @@ class Group:
         if not self.state.state_at:
             records.insert(0, self.state.record(0, self.proposed, b""))
         ticket = self._journal.enqueue(
-            self, records, callback, on_durable, frees_space=frees_space, wake=wake, sequence=sequence
+            self,
+            records,
+            callback,
+            on_durable,
+            left=LEFT_BY_REMOVALS if frees_space else LEFT_BY_OTHERS,
+            wake=wake,
+            sequence=sequence,
         )
         self.proposed += len(bodies)
         return ticket
@@ -142,12 +150,21 @@ class Group:
 
     def set_state_nowait(self, floor: int, note: bytes) -> Ticket:
         """Forget the entries up to `floor`, whose effects are durable elsewhere, and keep `note` with it."""
-        return self._journal.enqueue(self, [self.state.record(floor, self.proposed, note)], None, frees_space=True)
+        records = [self.state.record(floor, self.proposed, note)]
+        return self._journal.enqueue(self, records, None, left=LEFT_BY_CHECKPOINTS)
+
+    def keep_gaps_nowait(self, gaps: Sequence[tuple[int, int]]) -> Ticket:
+        """Keep ranges of removed sequences of which no file will tell, until the next state is set."""
+        return self._journal.enqueue(self, self.state.gap_records(gaps), None, left=LEFT_BY_CHECKPOINTS)
+
+    async def flush(self) -> None:
+        """See `Journal.flush`."""
+        await self._journal.flush()
 
     def drop_nowait(self) -> Ticket:
         """Remove the group."""
         drop: hot.Record = (record.DROP, self.state.number, 0, 0, b"", b"", b"")
-        ticket = self._journal.enqueue(self, [drop], None, frees_space=True)
+        ticket = self._journal.enqueue(self, [drop], None, left=LEFT_BY_CHECKPOINTS)
         self.is_dropped = True  # a checkpoint written behind the removal would bring the group back
         return ticket
 

@@ -60,11 +60,12 @@ class GroupTable:
         ]
 
     def states(self) -> list[hot.Record]:
-        """A record for each group that tells its state."""
+        """For each group what tells its state."""
         records: list[hot.Record] = []
         for group in self._by_number.values():
             state = group.state
             records.append(state.record(state.floor, state.last, state.note))
+            records += state.gap_records(state.gaps)
         return records
 
     def note(self, part: PartSummary, records: list[hot.Record], offsets: list[int]) -> None:
@@ -72,7 +73,7 @@ class GroupTable:
         place = part.number << 32
         tops = part.tops
         groups = self._by_number
-        for (kind, number, index, _, _, _, body), offset in zip(records, offsets, strict=True):
+        for (kind, number, index, stamp, _, _, body), offset in zip(records, offsets, strict=True):
             group = groups.get(number)
             if group is None:
                 continue
@@ -84,7 +85,10 @@ class GroupTable:
             elif kind == record.GROUP:
                 state.raise_floor(index)
                 state.note = bytes(body)
+                state.gaps.clear()
                 state.state_at = part.number
+            elif kind == record.GAP:
+                state.gaps.append((index, index + stamp - 1))
             elif kind == record.DROP:
                 del groups[number]
                 self._by_name.pop(group.name, None)

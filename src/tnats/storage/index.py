@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from tnats.errors import InvariantBroken, ensure
 from tnats.storage.index_columns import CHUNK_BITS, CHUNK_SIZE, LOST, PLACE_MIN, REMOVED, Columns
-from tnats.storage.index_subjects import SubjectBooks, SubjectFilter, SubjectState
+from tnats.storage.index_subjects import SubjectBooks, SubjectFilter, SubjectPattern, SubjectState
 
 MAX = 1 << 64
 """Above every sequence."""
@@ -93,7 +93,7 @@ class MessageIndex:
     def live_run(self, sequence: int, count_max: int) -> range:
         """The next live sequences from `sequence` on, up to the first gap behind them."""
         first = self.next_live(sequence)
-        return self._columns.live_run(first, count_max) if first else range(0)
+        return self._columns.live_run(first, min(count_max, self.last + 1 - first)) if first else range(0)
 
     def standing(self, number: int, first: int, last: int) -> Iterator[tuple[int, int]]:
         """See `Columns`."""
@@ -308,15 +308,23 @@ class MessageIndex:
 
     def next_live(self, sequence: int) -> int:
         """The first live sequence from `sequence` on; 0 when there is none."""
-        return self._columns.next_live(max(sequence, self.start)) if self.messages else 0
+        if not self.messages or sequence > self.last:
+            return 0
+        return self._columns.next_live(max(sequence, self.start))
 
     def previous_live(self, sequence: int) -> int:
         """The last live sequence up to `sequence`; 0 when there is none."""
         return self._columns.previous_live(min(sequence, self.last))
 
-    def next(self, wanted: SubjectFilter, sequence: int) -> int:
-        """The first live sequence from `sequence` on whose subject is wanted; 0 when there is none."""
-        return self.next_live(sequence) if wanted is None else self._books.next(wanted, max(sequence, self.start))
+    def next(self, subject: bytes, sequence: int) -> int:
+        """The first live sequence from `sequence` on with this subject; 0 when there is none."""
+        return self._books.next(subject, max(sequence, self.start))
+
+    def few_from(self, wanted: SubjectPattern, sequence: int) -> list[int] | None:
+        """The live sequences from `sequence` on whose subject is wanted, ascending; None if they are not found by a
+        look at few.
+        """
+        return self._books.few_from(wanted, max(sequence, self.start))
 
     def last_of(self, wanted: SubjectFilter, until: int = 0) -> int:
         """The last live sequence (up to `until`, if given) whose subject is wanted; 0 when there is none."""
@@ -335,5 +343,5 @@ class MessageIndex:
         return self.messages if sequence <= self.first else self._columns.count_live(sequence)
 
     def subjects(self, wanted: SubjectFilter = None) -> dict[bytes, SubjectState]:
-        """State of each wanted subject that has messages, in the order in which they came up."""
+        """State of each wanted subject that has messages."""
         return self._books.states(wanted)

@@ -140,6 +140,9 @@ class Columns:
 
     def next_live(self, sequence: int) -> int:
         """The first live sequence from `sequence` on; 0 when there is none."""
+        found = self.chunks.get(sequence >> CHUNK_BITS)
+        if found is not None and found.places[sequence & CHUNK_SIZE - 1] >= PLACE_MIN:
+            return sequence
         for number in self.numbers_from(sequence >> CHUNK_BITS):
             chunk = self.chunks[number]
             if chunk.live:

@@ -9,16 +9,32 @@ message was put between others, links lead past it until `relink`, and the colum
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Collection
+from typing import Protocol
 
 from tnats.records import define
 from tnats.storage import hot
 from tnats.storage.index_columns import CHUNK_BITS, CHUNK_SIZE, Columns
+from tnats.storage.index_names import NamesInOrder
 
 LINK_MAX = 1 << 32
 
-SubjectFilter = bytes | Callable[[bytes], bool] | None
-"""One subject, a predicate on subjects, or all."""
+FEW_MESSAGES_MAX = 4096
+FEW_BEGINNINGS_MAX = 16
+"""So many messages at the most, of subjects with so many beginnings, are found by their subjects' links."""
+
+
+class SubjectPattern(Protocol):
+    """Whether a subject is wanted, and what those that are begin with (`b""` is the beginning of any)."""
+
+    @property
+    def beginnings(self) -> Collection[bytes]: ...
+
+    def __call__(self, subject: bytes) -> bool: ...
+
+
+SubjectFilter = bytes | SubjectPattern | None
+"""One subject, some, or all."""
 
 
 @define
@@ -36,6 +52,7 @@ class SubjectBooks:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._ids: dict[bytes, int] = {}
+        self._ordered = NamesInOrder(self._ids)
         self.names: list[bytes] = [b""]
         """By identity; 0 is no subject."""
         self._counts = array("Q", [0])
@@ -86,6 +103,7 @@ class SubjectBooks:
             self._firsts.append(sequence)
             self._lasts.append(sequence)
         self._ids[subject] = identity
+        self._ordered.add([subject])
         return identity
 
     def enter_behind(self, subjects: list[bytes], first: int) -> tuple[array[int], array[int]]:
@@ -168,6 +186,7 @@ class SubjectBooks:
         fresh = names[reused:] if reused else names
         start = len(self.names)
         self._ids.update(zip(fresh, range(start, start + len(fresh)), strict=True))
+        self._ordered.add(names)
         self.names += fresh
         for numbers in (self._counts, self._firsts, self._lasts):
             numbers.frombytes(bytes(8 * len(fresh)))
@@ -249,28 +268,44 @@ class SubjectBooks:
 
     # -------------------------------------------------------------- search by subject
 
-    def _identities(self, wanted: SubjectFilter) -> set[int]:
+    def _identities(self, wanted: bytes | SubjectPattern) -> set[int]:
         if isinstance(wanted, bytes):
             identity = self._ids.get(wanted)
             return set() if identity is None else {identity}
-        assert wanted is not None
-        return {identity for name, identity in self._ids.items() if wanted(name)}
+        found = self._few_identities(wanted, len(self._ids))
+        if found is None:
+            found = {identity for name, identity in self._ids.items() if wanted(name)}
+        return found
 
-    def next(self, wanted: bytes | Callable[[bytes], bool], sequence: int) -> int:
-        """The first message from `sequence` on whose subject is wanted; 0 when there is none."""
-        identities = self._identities(wanted)
-        if not identities or sequence > max(self._lasts[i] for i in identities):
+    def _few_identities(self, wanted: SubjectPattern, count_max: int) -> set[int] | None:
+        """Those of the wanted subjects; None if finding them takes a look at more than `count_max`."""
+        candidates = self._ordered.candidates(wanted.beginnings, count_max)
+        return None if candidates is None else {each for each in candidates if wanted(self.names[each])}
+
+    def few_from(self, wanted: SubjectPattern, sequence: int) -> list[int] | None:
+        """The messages from `sequence` on whose subject is wanted, ascending; None unless the wanted subjects have few
+        messages in all, and can be told from others by a look at few.
+        """
+        if self._unlinked or len(wanted.beginnings) > FEW_BEGINNINGS_MAX:
+            return None
+        identities = self._few_identities(wanted, FEW_MESSAGES_MAX)
+        if identities is None or sum(self._counts[each] for each in identities) > FEW_MESSAGES_MAX:
+            return None
+        found = []
+        for identity in identities:
+            at = self._firsts[identity] if self._lasts[identity] >= sequence else 0
+            while at:
+                if at >= sequence:
+                    found.append(at)
+                at = self._next_of(identity, at)
+        return sorted(found)
+
+    def next(self, subject: bytes, sequence: int) -> int:
+        """The first message from `sequence` on with this subject; 0 when there is none."""
+        identity = self._ids.get(subject)
+        if identity is None or sequence > self._lasts[identity]:
             return 0
-        sequence = max(sequence, min(self._firsts[i] for i in identities))
-        if len(identities) == 1:
-            return self._next_from(identities.pop(), sequence)
-        for number in self._columns.numbers_from(sequence >> CHUNK_BITS):
-            base = number << CHUNK_BITS
-            subjects = self._columns.chunks[number].subjects
-            for slot in range(max(0, sequence - base), CHUNK_SIZE):
-                if subjects[slot] in identities:
-                    return base + slot
-        return 0
+        return self._next_from(identity, sequence)
 
     def _next_from(self, identity: int, sequence: int) -> int:
         if sequence <= self._firsts[identity]:
@@ -280,7 +315,7 @@ class SubjectBooks:
             return self._next_of(identity, sequence - 1)
         return self._seek(identity, sequence)
 
-    def last_of(self, wanted: bytes | Callable[[bytes], bool], bound: int) -> int:
+    def last_of(self, wanted: bytes | SubjectPattern, bound: int) -> int:
         """The last message up to `bound` whose subject is wanted; 0 when there is none."""
         return max((self._last_up_to(identity, bound) for identity in self._identities(wanted)), default=0)
 
@@ -294,7 +329,7 @@ class SubjectBooks:
         identities = self._identities(wanted) if wanted is not None else self._ids.values()
         return sorted(found for identity in identities if (found := self._last_up_to(identity, bound)))
 
-    def count(self, wanted: bytes | Callable[[bytes], bool], sequence: int) -> int:
+    def count(self, wanted: bytes | SubjectPattern, sequence: int) -> int:
         """How many messages from `sequence` on have a wanted subject."""
         total = 0
         scattered = set()
@@ -315,12 +350,11 @@ class SubjectBooks:
         return total
 
     def states(self, wanted: SubjectFilter) -> dict[bytes, SubjectState]:
-        """State of each wanted subject, in the order in which they came up."""
+        """State of each wanted subject that has messages."""
         return {
-            name: SubjectState(self._counts[identity], self._firsts[identity], self._lasts[identity])
-            for name, identity in self._ids.items()
+            self.names[identity]: SubjectState(self._counts[identity], self._firsts[identity], self._lasts[identity])
+            for identity in (self._ids.values() if wanted is None else self._identities(wanted))
             if self._counts[identity]
-            and (wanted is None or (name == wanted if isinstance(wanted, bytes) else wanted(name)))
         }
 
 

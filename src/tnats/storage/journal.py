@@ -21,7 +21,8 @@ Errors
   the entries survive is unknown until the next start. After a failed write, what had been written before is still
   synced when it is due; after a failed sync nothing is, since a second one may answer well and mean nothing.
 * No space for a new part refuses the waiting entries and their successors in the queue, and nothing else: the next
-  append tries again. The end of each part is reserved for what frees space: checkpoints, removals.
+  append tries again. The end of each part is reserved for what frees space: removals, and behind them checkpoints.
+  Those go on when others are refused that wait with them.
 
 The host runs `run` in its nursery, ends it with `close`, and calls `release` after checkpoints.
 """
@@ -45,7 +46,7 @@ from tnats.storage import hot, record
 from tnats.storage.errors import NO_SPACE, LogRemoved, StorageError, StoreFrozen, StoreFull
 from tnats.storage.group import Group, Ticket
 from tnats.storage.group_table import GroupTable
-from tnats.storage.journal_part import JournalPart
+from tnats.storage.journal_part import LEFT_BY_OTHERS, JournalPart
 from tnats.storage.journal_parts import JournalParts
 from tnats.storage.journal_queue import Append, AppendQueue, Batch
 from tnats.storage.recover import PartSummary, Recovery
@@ -82,6 +83,8 @@ class Journal:
         """Why the last write that may not use the reserve was refused."""
         self._filled = trio.Event()
         self._rolled = trio.Event()
+        self._is_looking = False
+        """Somebody asks whether there is room again."""
         self._queue = AppendQueue()
         self._work = trio.Event()
         self._closing = False
@@ -146,7 +149,7 @@ class Journal:
         callback: Callable[[Ticket], None] | None,
         on_durable: Callable[[], None] | None = None,
         *,
-        frees_space: bool = False,
+        left: int = LEFT_BY_OTHERS,
         wake: bool = True,
         sequence: int = 0,
         lease: int = 0,
@@ -165,7 +168,7 @@ class Journal:
         for _, _, _, _, key, head, body in records:
             size += len(key) + len(head) + len(body) + self._bytes_more_max
         ticket = Ticket(callback)
-        self._queue.put(Append(group, records, size, ticket, on_durable, frees_space, sequence, lease))
+        self._queue.put(Append(group, records, size, ticket, on_durable, left, sequence, lease))
         if wake:
             self._work.set()
         return ticket
@@ -183,7 +186,7 @@ class Journal:
             or part is None
             or self.frozen is not None
             or self._closing
-            or self._queue.bytes > min(JOURNAL_BATCH_BYTES_MAX, part.room(may_use_reserve=False))
+            or self._queue.bytes > min(JOURNAL_BATCH_BYTES_MAX, part.room(LEFT_BY_OTHERS))
             or (self._queue.is_beyond_lease if interval_ns else self._batch_count > 1)
         ):
             self._work.set()
@@ -210,7 +213,7 @@ class Journal:
             or self.frozen is not None
             or not state.state_at
             or group.is_dropped
-            or len(body) + self._bytes_more_max > part.room(may_use_reserve=False)
+            or len(body) + self._bytes_more_max > part.room(LEFT_BY_OTHERS)
         ):
             return False
         index = group.proposed + 1
@@ -280,7 +283,7 @@ class Journal:
 
     def _complete(self, part: JournalPart, batch: Batch) -> None:
         """A batch is as durable as was asked for."""
-        if not batch.frees_space:
+        if self.full is not None and batch.left == LEFT_BY_OTHERS:
             self.full = None
         self._groups.note(part.summary, batch.records, batch.offsets)
         self._ended_count += len(batch.appends)
@@ -292,7 +295,7 @@ class Journal:
         if isinstance(error, StoreFull):
             self.full = error
             self._filled.set()
-            if not batch.frees_space:
+            if batch.left == LEFT_BY_OTHERS:
                 self._rolled.set()  # a checkpoint may make room
         refused = [*batch.appends, *self._queue.take_all()]
         self._ended_count += len(refused)
@@ -325,6 +328,8 @@ class Journal:
                 await self._end_batch(self._under_way)
             elif self._queue:
                 await self._begin_batch()
+            elif self._is_looking and not self._closing:
+                await self._look_for_room()
             elif self._closing:
                 await self._sync()
                 self._tell_flushed()
@@ -332,12 +337,12 @@ class Journal:
             else:
                 await self._wait_for_work()
             if self._under_way is None:
-                if self._is_dirty() and (self._flushed is not None or self._is_due()):
+                if self.is_dirty and (self._flushed is not None or self._is_due()):
                     await self._sync()
                 self._tell_flushed()
 
     async def _wait_for_work(self) -> None:
-        if self._is_dirty():
+        if self.is_dirty:
             with self._clock.deadline(self._sync_at_ns):
                 await self._work.wait()
         else:
@@ -352,8 +357,12 @@ class Journal:
         self._is_writing = True
         try:
             part = self.parts.current
-            if part is None or batch.size > part.room(may_use_reserve=batch.frees_space):
+            # What a batch has to leave is found out near the end of a part alone.
+            if part is None or (batch.size > part.room(LEFT_BY_OTHERS) and batch.size > part.room(batch.left)):
                 part = await self._roll(batch.size)
+        except StoreFull as exc:
+            self._free_space(batch)
+            self._refuse(batch, exc)
         except StorageError as exc:
             self._refuse(batch, exc)
         else:
@@ -361,6 +370,24 @@ class Journal:
             if self._under_way is None:
                 await trio.lowlevel.checkpoint()
         self._is_writing = self._under_way is not None
+
+    def _free_space(self, batch: Batch) -> None:
+        """There is no room for a new part: of what waits, take out of `batch` and write what frees space.
+
+        All of that, or nothing: one may rest on another, as a removal on the acknowledgement that leads to it.
+        """
+        part = self.parts.current
+        batch.appends += self._queue.take_all()
+        freeing = [append for append in batch.appends if append.left < LEFT_BY_OTHERS]
+        others = [append for append in batch.appends if append.left == LEFT_BY_OTHERS]
+        refused = {append.group for append in others}
+        if not freeing or part is None or any(append.group in refused for append in freeing):
+            return
+        size = sum(append.size for append in freeing)
+        going = Batch(freeing, size, [each for append in freeing for each in append.records])
+        if size <= part.room(going.left):
+            batch.appends = others
+            self.run_pass(lambda: self._write(part, going))
 
     async def _end_batch(self, batch: Batch) -> None:
         part = self.parts.current
@@ -377,7 +404,9 @@ class Journal:
 
     # -------------------------------------------------------------- durability
 
-    def _is_dirty(self) -> bool:
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is written that a sync would make durable."""
         part = self.parts.current
         return part is not None and part.is_dirty and not part.is_in_doubt
 
@@ -396,7 +425,7 @@ class Journal:
     async def _sync(self) -> None:
         """Make the current part durable and promise it. When that fails the journal is frozen."""
         part = self.parts.current
-        if part is not None and self._is_dirty():
+        if part is not None and self.is_dirty:
             with suppress(StoreFrozen):
                 self._begin_sync(part)
                 await self._wait_synced(part)
@@ -489,12 +518,25 @@ class Journal:
         await self._rolled.wait()
         self._rolled = trio.Event()
 
-    async def probe(self) -> None:
-        """Find out whether there is room again: write a record that says nothing."""
-        group = next((group for group in self.groups if not group.is_dropped), None)
-        if group is not None:
-            with suppress(StorageError):
-                await self.enqueue(group, [(record.PAD, 0, 0, 0, b"", b"", b"")], None).wait()
+    def look_for_room(self) -> None:
+        """Have `run` find out whether there is room again, by beginning a new part; beside no batch, which would be
+        refused with it.
+        """
+        self._is_looking = True
+        self._work.set()
+
+    async def _look_for_room(self) -> None:
+        self._is_looking = False
+        self._is_writing = True
+        try:
+            await self._roll(0)
+            self.full = None
+        except StoreFull as exc:
+            self.full = exc
+            self._rolled.set()  # a checkpoint may make room
+        except StoreFrozen:
+            pass  # whoever is next in line meets it too
+        self._is_writing = False
 
     @property
     def old_parts(self) -> Sequence[PartSummary]:
@@ -506,7 +548,7 @@ class Journal:
         return self._groups.needing(part)
 
     async def release(self) -> int:
-        """Remove the oldest parts whose entries nobody needs; returns how many. Raises StoreFrozen."""
+        """Remove the oldest parts whose entries nobody needs; returns how many. Raises StoreFull, StoreFrozen."""
         number = 0
         for part in self.old_parts:
             if self.needing(part):
@@ -518,6 +560,8 @@ class Journal:
         try:
             return await self.parts.release(number)
         except DiskError as exc:
+            if exc.errno in NO_SPACE:  # a damaged part is set aside
+                raise StoreFull(f"journal {self.directory}: {exc}") from exc
             raise self._freeze(exc) from exc
 
     async def write_forward(self, group: Group, part: PartSummary) -> Ticket:

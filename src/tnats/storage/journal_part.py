@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tnats.limits import JOURNAL_RESERVE_BYTES
 from tnats.runtime.api import DiskError, File, Syncing
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE
@@ -13,6 +12,12 @@ from tnats.storage.segment import SegmentHeader
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import FileCipher
+
+
+LEFT_BY_CHECKPOINTS = 0
+"""How many 64ths of a part a write leaves to what is more urgent: a checkpoint makes of removals that there is room."""
+LEFT_BY_REMOVALS = 1
+LEFT_BY_OTHERS = 4
 
 
 class JournalPart:
@@ -37,10 +42,9 @@ class JournalPart:
     def is_dirty(self) -> bool:
         return self.durable < self.end
 
-    def room(self, *, may_use_reserve: bool) -> int:
-        """Bytes that a batch may take, with a footer still to come."""
-        room = self.size - self.end - hot.HEADER_SIZE
-        return room if may_use_reserve else room - min(JOURNAL_RESERVE_BYTES, self.size // 16)
+    def room(self, left: int) -> int:
+        """Bytes that a batch may take which leaves so many 64ths of the part, with a footer still to come."""
+        return self.size - self.end - hot.HEADER_SIZE - self.size * left // 64
 
     def write(self, records: list[hot.Record]) -> list[int]:
         """Put records behind the others; their file offsets. Raises DiskError.

@@ -161,7 +161,8 @@ class JournalParts:
         """Give back the room that parts before this run had set aside and did not use: a server that dies again and
         again must not fill the disk. Raises DiskError.
         """
-        for part in self.old:
+        is_carrying = self.current is None and bool(self._before[1])  # entries behind the end of the last part
+        for part in self.old[: len(self.old) - is_carrying]:
             opened = self._files.get(part.number)
             if opened is not None and not part.damaged and 0 < part.end < opened.file.size():
                 await opened.file.truncate(part.end)
@@ -204,8 +205,12 @@ class JournalParts:
         part = self._files[number]
         said: list[record.Finding] = []
         found = await segment.read_at(part.file, offset, part.seed, said, part.cipher)
+        if found is None or (found.kind, found.group, found.index) != (record.ENTRY, state.number, index):
+            end = offset + hot.HEADER_SIZE
+            said.append(record.Finding("damaged", part.file.path, offset, end, group=state.name, text=f"entry {index}"))
+            found = None
         self.findings += [finding for finding in said if finding not in self.findings]
-        if found is None or found.kind != record.ENTRY or (found.group, found.index) != (state.number, index):
+        if found is None:
             raise DataDamaged(f"entry {index} of {state.name} in {part.file.path} at {offset} cannot be read")
         return found
 

@@ -24,7 +24,8 @@ class Append:
     """Bytes that they take at most."""
     ticket: Ticket
     on_durable: Callable[[], None] | None
-    frees_space: bool
+    left: int
+    """Room that it has to leave: see `journal_part`."""
     sequence: int
     """The highest that it gives to messages, 0 for none: above the lease, it is durable before it is acknowledged."""
     lease: int
@@ -42,8 +43,8 @@ class Batch:
     """Where the records stand, once they are written."""
 
     @property
-    def frees_space(self) -> bool:
-        return all(append.frees_space for append in self.appends)
+    def left(self) -> int:
+        return max(append.left for append in self.appends)
 
     @property
     def is_beyond_lease(self) -> bool:

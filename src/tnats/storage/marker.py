@@ -56,17 +56,21 @@ class RunMarker:
         found = [slot for slot in slots if slot is not None and slot.kind == record.MARKER]
         latest = max(found, key=lambda slot: (slot.index, slot.stamp), default=None)
         if latest is None or len(found) < len(slots):
-            # The count may be gone too; the clock gives one that is higher than any before.
-            self.incarnation = self._clock.wall_ns()
-            self.lost_power = True
-            self._named_boot_id = ""
-            self.findings.append(Finding("damaged", path, 0, max(1, len(data)), text="taken for a loss of power"))
+            self.distrust("damaged", max(1, len(data)))
             return
         self.incarnation = latest.index + 1
         self.ended_clean = bool(latest.stamp)
         self.lost_power = not latest.stamp and latest.key.decode() != self._boot_id
         if self.lost_power:
             self._named_boot_id = latest.key.decode()
+
+    def distrust(self, kind: str, size: int) -> None:
+        """The file is of no use: the worst is assumed."""
+        # The count may be gone too; the clock gives one that is higher than any before.
+        self.incarnation = self._clock.wall_ns()
+        self.lost_power = True
+        self._named_boot_id = ""
+        self.findings.append(Finding(kind, self._path, 0, size, text="taken for a loss of power"))
 
     async def write(self, *, is_clean: bool) -> None:
         """Note the state of this run. In place, since a full disk must not prevent it; a slot lies in one sector.

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from tnats.errors import InvariantBroken
 from tnats.storage.errors import DataDamaged, StorageError
+from tnats.storage.group import Group
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import LOST, PLACE_MIN
-from tnats.storage.message_log import Content, Flush, Message, Stored
+from tnats.storage.message_log import Content, Message, Stored
 from tnats.storage.message_run import subjects_of
 from tnats.storage.record import Finding
 
@@ -74,6 +75,9 @@ class MemoryLog:
         return Message(sequence, self.index.time_ns(sequence), *content)
 
     def load_run_nowait(self, sequences: Sequence[int]) -> list[Stored | None]:
+        if len(sequences) == 1:
+            content = self._messages.get(sequences[0])
+            return [content and (sequences[0], self.index.time_ns(sequences[0]), *content)]
         times_ns = self.index.times_of(sequences)
         contents = map(self._messages.get, sequences)
         return [
@@ -103,7 +107,7 @@ class MemoryLog:
     def skip(self, first: int, last: int) -> None:
         self.index.skip(first, last)
 
-    async def checkpoint(self, flush: Flush) -> bytes:
+    async def checkpoint(self, group: Group) -> bytes:
         return b""
 
     async def release(self) -> None:

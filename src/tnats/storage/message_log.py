@@ -7,11 +7,12 @@ idempotent under replay of these entries in order. `index` answers every questio
 from __future__ import annotations
 
 from array import array
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tnats.records import define
 from tnats.storage.errors import StorageError
+from tnats.storage.group import Group
 from tnats.storage.index import MessageIndex
 from tnats.storage.record import Finding
 
@@ -32,9 +33,6 @@ Stored = tuple[int, int, bytes, bytes, bytes]
 
 Content = tuple[bytes, bytes, bytes]
 """Subject, header block, payload."""
-
-Flush = Callable[[], Awaitable[None]]
-"""See `MessageLog.checkpoint`."""
 
 
 class MessageLog(Protocol):
@@ -119,10 +117,11 @@ class MessageLog(Protocol):
     def skip(self, first: int, last: int) -> None:
         """Count the sequences from `first` to `last` as used and, where no message is live, as removed."""
 
-    async def checkpoint(self, flush: Flush) -> bytes:
-        """Make everything durable; returns a note to be stored durably before `release`. One at a time, with `release`.
+    async def checkpoint(self, group: Group) -> bytes:
+        """Make everything durable; returns a note to be stored durably before `release`, ahead of anything else that
+        the group gets. One at a time, with `release`.
 
-        `flush` makes durable, where it was committed, all that was stored and removed so far.
+        `group` is where all that was stored and removed was committed.
 
         Raises StoreFull, StoreFrozen.
         """

@@ -39,7 +39,8 @@ MESSAGE = 6
 """Stream: one message. Index: sequence; stamp: time in ns; key: subject; head: header block; body: payload."""
 # 7 is hot.ERASED: a message that was removed. Index: sequence.
 GAP = 8
-"""Stream: sequences removed, or never used. Index: the first; stamp: how many."""
+"""Stream: sequences removed, or never used. Index: the first; stamp: how many. Journal: the same of a group's stream,
+while no file tells of it."""
 # 9 was never written.
 DROP = 10
 """Journal: the group is gone."""

@@ -16,6 +16,7 @@ Rules (docs/storage.md has the reasons)
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -55,11 +56,17 @@ class GroupState:
     """Number of the newest part that holds this group's state."""
     leased: int = 0
     """Sequences up to here may have been used: durable (see `lease`)."""
+    gaps: list[tuple[int, int]] = attrs.field(factory=list)
+    """Ranges of removed sequences that stand here and in no file, until the next checkpoint."""
 
     def record(self, floor: int, last: int, note: bytes) -> hot.Record:
         """The record of this group's state, with these in place of its own."""
         lease = self.leased.to_bytes(8, "little") if self.leased else b""
         return (record.GROUP, self.number, floor, last, self.name.encode(), lease, note)
+
+    def gap_records(self, gaps: Iterable[tuple[int, int]]) -> list[hot.Record]:
+        """The records that add to `gaps`."""
+        return [(record.GAP, self.number, first, last - first + 1, b"", b"", b"") for first, last in gaps]
 
     def place(self, index: int) -> int:
         """Where entry `index` stands; 0 when it is gone or lost."""
@@ -311,12 +318,15 @@ class _Replay:
     def apply(self, part: int, summary: PartSummary, found: hot.Found, data: bytes | bytearray, *, torn: bool) -> None:
         offset, _, kind, number, index, stamp = found[:6]
         groups = self.result.groups
-        if kind == record.LEASE and number in groups:
-            groups[number].leased = max(groups[number].leased, index)
         if kind not in (record.ENTRY, record.GROUP, record.DROP):
+            if kind == record.LEASE and number in groups:
+                groups[number].leased = max(groups[number].leased, index)
+            elif kind == record.GAP and number in groups and not torn:
+                groups[number].gaps.append((index, index + stamp - 1))
             return
         group = groups.get(number)
         if group is None:
+            self.result.next_group = max(self.result.next_group, number + 1)  # also behind groups that are gone
             if torn and kind != record.GROUP:
                 return
             group = groups[number] = GroupState(number, "")
@@ -347,6 +357,7 @@ class _Replay:
         group.skip(last)
         group.raise_floor(floor)
         group.note = taken.body
+        group.gaps.clear()
         group.leased = max(group.leased, int.from_bytes(taken.head, "little"))
         group.state_at = part
 
@@ -357,7 +368,6 @@ class _Replay:
                 if group.number not in self.accounted:
                     group.skip(group.last + self.unknown_bytes // ENTRY_SIZE_MIN + 1)
         for group in result.groups.values():
-            result.next_group = max(result.next_group, group.number + 1)
             name = group.name or f"#{group.number}"
             if not group.name:
                 result.findings.append(Finding("damaged", self.directory, group=name, text="name of the group unknown"))

@@ -208,13 +208,21 @@ async def name_durably(disk: Disk, path: str) -> File:
 
     Raises DiskError; then it may have its name all the same, and after a loss of power have it or not.
     """
+    await give_name(disk, path)
+    await disk.sync_dir(path.rpartition("/")[0])
+    return await disk.open(path)
+
+
+async def give_name(disk: Disk, path: str) -> None:
+    """Give what `write_temporary` wrote its name, in place of the file that has it.
+
+    Raises DiskError; then it is not left behind.
+    """
     try:
         await disk.rename(path + TEMPORARY, path)
     except DiskError:
         await remove_quietly(disk, path + TEMPORARY)
         raise
-    await disk.sync_dir(path.rpartition("/")[0])
-    return await disk.open(path)
 
 
 async def write_temporary(disk: Disk, path: str, area: bytearray, first: bytes | bytearray, *, size: int = 0) -> None:

@@ -30,7 +30,7 @@ from tnats.records import define, frozen
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.encryption import Encryption
-from tnats.storage.errors import LogRemoved, StorageError, StoreFrozen
+from tnats.storage.errors import DataDamaged, LogRemoved, StorageError, StoreFrozen
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.marker import RunMarker
 from tnats.storage.record import Finding, alarms
@@ -78,14 +78,14 @@ class OpenStream:
 
     _checkpointing: trio.Lock = attrs.field(factory=trio.Lock)
 
-    async def checkpoint(self, journal: Journal) -> None:
+    async def checkpoint(self) -> None:
         """Let the journal forget what is applied. Raises StorageError."""
         async with self._checkpointing:  # the owner and the store may both want one
-            applied = self.applied
-            note = await self.log.checkpoint(journal.flush)
+            applied, group = self.applied, self.commit.group
+            note = await self.log.checkpoint(group)
             if applied > self.commit.floor or not self.commit.note:  # no file goes before a note says where all begins
                 await self.commit.checkpointed(applied, note).wait()
-                await journal.flush()  # with a sync interval the note is not durable yet
+                await group.flush()  # with a sync interval the note is not durable yet
             await self.log.release()
 
 
@@ -175,6 +175,7 @@ class Store:
             store_id=place.store_id,
             options=self._options.streams,
             note=commit.note[: NOTE.size],
+            gaps=group.state.gaps,
             first_sequence=first_sequence,
             is_adopted=name in self._adopted,
             noted_first=self._used.find(name, group.state.number).first,
@@ -227,8 +228,11 @@ class Store:
         return f"{self._place.root}/streams/{number:010d}"
 
     async def delete_stream(self, name: str) -> None:
-        """Remove a stream for good: first from the journal, durably, then its files."""
-        stream = self._streams.pop(name)
+        """Remove a stream for good: first from the journal, durably, then its files.
+
+        Raises StorageError, DiskError; where the journal has no room, the stream is there as before.
+        """
+        stream = self._streams[name]
         directory = await self._forget(name)
         await stream.log.close()
         await remove_directory(self._place.disk, directory)
@@ -241,9 +245,10 @@ class Store:
 
     async def _forget(self, name: str) -> str:
         """Remove a log from the journal, durably; returns the directory of its files."""
-        self._used.forget(name)
         group = self.journal.group(name)
         await group.drop_nowait().wait()
+        self._streams.pop(name, None)
+        self._used.forget(name)
         await self.journal.flush()
         return self._directory(group.state.number)
 
@@ -277,7 +282,7 @@ class Store:
             await self.journal.wait_filled()
             while self.journal.full is not None and self.journal.frozen is None:
                 await self._place.clock.sleep_ns(STORE_FULL_LOOK_NS)
-                await self.journal.probe()
+                self.journal.look_for_room()
 
     @property
     def stale_paths(self) -> list[str]:
@@ -306,6 +311,10 @@ class Store:
 
     async def _shorten(self) -> None:
         journal = self.journal
+        if journal.full is not None:
+            for each in list(self._streams.values()):
+                with suppress(StorageError):  # in `health` already
+                    await each.log.free(each.commit.group)
         while journal.old_parts:
             part = journal.old_parts[0]
             for group in journal.needing(part):
@@ -315,9 +324,9 @@ class Store:
                     if owner is not None:
                         await owner()
                     elif stream is not None:
-                        await stream.checkpoint(journal)
+                        await stream.checkpoint()
             for group in journal.needing(part):
-                with suppress(LogRemoved):
+                with suppress(LogRemoved, DataDamaged, DiskError):  # with what cannot be read the part stays
                     await journal.write_forward(group, part)
             if not await journal.release():
                 return
@@ -356,6 +365,7 @@ class Store:
             await stream.log.close()
         clean = (
             self.journal.frozen is None
+            and not self.journal.is_dirty
             and self._marker.is_accounted
             and not any(isinstance(stream.log.trouble, StoreFrozen) for stream in self._streams.values())
         )

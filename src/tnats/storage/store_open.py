@@ -54,9 +54,12 @@ async def open_store(
         used = UsedSequences(disk, clock, entropy, f"{root}/used", store_id, keys)
         await used.load()
         journal = await _open_journal(place, options, marker, findings)
+        is_damaged = bool(alarms([*findings, *marker.findings, *journal.findings]))
+        if not is_damaged:
+            used.keep({group.name: group.state.number for group in journal.groups})
         await disk.mkdir(f"{root}/streams")
         await disk.sync_dir(root)
-        adopted = await _sweep(place, journal, marker, findings)
+        adopted = await _sweep(place, journal, marker.incarnation, findings, is_damaged=is_damaged)
         return Store(place, options, lock, marker, used, journal, adopted, findings)
     except BaseException:
         lock.release()
@@ -78,14 +81,18 @@ async def _open_journal(
     )
     if marker.incarnation > 1 and journal.was_empty:
         findings.append(Finding("missing", directory, text="all parts of the journal"))
+    if marker.incarnation == 1 and journal.groups:  # it is written before any group is
+        marker.distrust("missing", 0)
     await marker.write(is_clean=False)  # after the first part is there, and before anything is acknowledged
     return journal
 
 
-async def _sweep(place: StorePlace, journal: Journal, marker: RunMarker, findings: list[Finding]) -> set[str]:
+async def _sweep(
+    place: StorePlace, journal: Journal, incarnation: int, findings: list[Finding], *, is_damaged: bool
+) -> set[str]:
     """Finish deletions, and see to directories of groups that the journal does not know.
 
-    If the journal is damaged they are taken up again; if not, they are put aside: what they hold may be all that is
+    If it may have lost something they are taken up again; if not, they are put aside: what they hold may be all that is
     left of something. Returns the names of those that were taken up.
     """
     disk = place.disk
@@ -100,14 +107,12 @@ async def _sweep(place: StorePlace, journal: Journal, marker: RunMarker, finding
             continue
         elif not await disk.list(path):
             await disk.rmdir(path)
-        elif alarms([*findings, *marker.findings, *journal.findings]) and (
-            name := await _adopt(place, journal, path, entry.name)
-        ):
+        elif is_damaged and (name := await _adopt(place, journal, path, entry.name)):
             adopted.add(name)
             findings.append(Finding("orphan", path, group=name, text="taken up without its journal"))
         else:
             await disk.mkdir(f"{streams}/{QUARANTINE}")
-            aside = f"{streams}/{QUARANTINE}/{entry.name}-{marker.incarnation}"
+            aside = f"{streams}/{QUARANTINE}/{entry.name}-{incarnation}"
             await disk.rename(path, aside)
             findings.append(Finding("orphan", aside, text="stream that the journal does not know"))
     return adopted

@@ -5,7 +5,7 @@
   given up. So a sequence of which no file knows anything is *lost*, never silently skipped.
 * A sealed segment that is mostly dead is compacted: its live messages are appended again, which of several records
   about one sequence makes the last count. A segment without live messages is *doomed*: it goes when the note of the
-  checkpoint that made it superfluous is durable.
+  checkpoint that made it superfluous is durable; on a full disk when the journal tells all that it told.
 * A segment with damaged bytes is never compacted, and set aside instead of removed.
 """
 
@@ -19,10 +19,10 @@ import trio
 from tnats.limits import STREAM_REWRITE_BYTES_MAX
 from tnats.runtime.api import DiskError, File
 from tnats.storage import hot, record, segment
-from tnats.storage.errors import NO_SPACE, DataDamaged, StorageError, StoreFrozen, StoreFull
+from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFrozen, StoreFull
+from tnats.storage.group import Group
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
-from tnats.storage.message_log import Flush
 from tnats.storage.stream_files import StreamFiles
 from tnats.storage.stream_reader import StreamReader
 from tnats.storage.stream_rewrite import Rewrite
@@ -34,6 +34,10 @@ NOTE = struct.Struct("<QQQQQQ")
 number and end of the segment up to which all that was ever written is durable."""
 
 
+GAPS_MERGED_MIN = 1024
+"""So few removals are kept one by one."""
+
+
 class StreamCheckpoints:
     """See the module. One thing at a time moves messages and replaces files."""
 
@@ -42,6 +46,8 @@ class StreamCheckpoints:
     ) -> None:
         self.gaps: list[tuple[int, int]] = []
         """Ranges of sequences that were removed since the last checkpoint."""
+        self._gaps_max = GAPS_MERGED_MIN
+        """When neighbours among them are merged."""
         self.lost = 0
         """How many messages were lost when the log was opened."""
         self.is_packing = False
@@ -57,24 +63,22 @@ class StreamCheckpoints:
         """First sequence as the last checkpoint had it."""
         self._working = trio.Lock()
 
-    async def run(self, flush: Flush) -> bytes:
+    async def run(self, group: Group) -> bytes:
         """See `MessageLog.checkpoint`."""
         files = self._files
         if isinstance(files.trouble, StoreFrozen):
             raise files.trouble
         async with self._working:
             files.check_open()
-            await flush()
+            made_from = files.next_number
             while True:
                 try:
-                    return await self._run()
+                    return await self._run(group)
                 except StoreFull:
-                    if not self._doom_dead():
+                    if not await self._give_up_dead(group, made_from):
                         raise
-                    await flush()
-                    await self._release()
 
-    async def _run(self) -> bytes:
+    async def _run(self, group: Group) -> bytes:
         files, index = self._files, self._index
         files.trouble = None
         await self._writer.write_held()
@@ -84,7 +88,7 @@ class StreamCheckpoints:
         self._noted_start = index.start
         try:
             await self._compact()
-            doomed = await self._write_removals()
+            doomed = await self._write_removals(group)
         except DiskError as exc:
             files.trouble = files.failure(exc)
             raise files.trouble from exc
@@ -98,9 +102,18 @@ class StreamCheckpoints:
         """See `MessageLog`."""
         async with self._working:
             self._files.check_open()
-            await self._release()
+            await self._remove(self._doomed)
             self._durable_start = self._noted_start
             await self._rewrite_stale(STREAM_REWRITE_BYTES_MAX)
+
+    async def free(self, group: Group) -> None:
+        """See `StreamLog`."""
+        async with self._working:
+            self._files.check_open()
+            if isinstance(self._files.trouble, StoreFrozen):
+                raise self._files.trouble
+            while await self._give_up_dead(group, self._files.next_number):
+                pass
 
     async def rewrite(self) -> bool:
         """Write some of the segments anew that are not as they should be; whether there are more. Raises StoreFrozen.
@@ -150,17 +163,28 @@ class StreamCheckpoints:
 
     # -------------------------------------------------------------- removals
 
-    async def _write_removals(self) -> list[Segment]:
-        """Erase removed messages in place and write the gaps; returns the segments that nothing needs any more."""
-        files, start = self._files, self._index.start
-        doomed = []
-        for each in list(files.segments.values()):
+    def note_gap(self, sequence: int) -> None:
+        """A message was removed."""
+        self.gaps.append((sequence, sequence))
+        if len(self.gaps) > self._gaps_max:  # most are next to each other
+            self.gaps[:] = merged(self.gaps)
+            self._gaps_max = max(GAPS_MERGED_MIN, 2 * len(self.gaps))
+
+    async def _write_removals(self, group: Group) -> list[Segment]:
+        """Erase removed messages in place and write the gaps; returns the segments that nothing needs any more.
+
+        What is removed during the flush waits for the next checkpoint: a message that was pushed out by one that is
+        lost again must be there.
+        """
+        files, start = self._files, self._noted_start
+        doomed, erasing = [], []
+        for each in files.segments.values():
             if each.live == 0 and each is not files.current:
                 if each not in self._doomed:
-                    self._take_gaps(each)
+                    self.gaps += self._gaps_of(each, start)
                 doomed.append(each)
             elif each.erasures:
-                await self._erase(each)
+                erasing.append((each, len(each.erasures)))
         gaps, self.gaps = self.gaps, []
         records: list[hot.Record] = [
             (record.GAP, 0, max(first, start), last - max(first, start) + 1, b"", b"", b"")
@@ -168,20 +192,22 @@ class StreamCheckpoints:
             if last >= start
         ]
         try:
+            await group.flush()
+            for each, count in erasing:
+                await self._erase(each, count)
+            if erasing:
+                await self._sync(doomed)  # what a gap tells of is erased: who replays its removal does not look for it
             await self._writer.append(records, [0] * len(records))
-        except StorageError:
+        except BaseException:
             self.gaps += gaps
             raise
         return doomed
 
-    def _take_gaps(self, dead: Segment) -> None:
-        """What a segment tells of removals is to be told by another."""
-        self.gaps += self._index.absent(dead.lowest, dead.highest, REMOVED)
-
-    async def _erase(self, holder: Segment) -> None:
+    async def _erase(self, holder: Segment, count: int) -> None:
+        """Overwrite the first `count` of a segment's messages that wait for it."""
         file = await self._files.open(holder)
         holder.is_dirty = True
-        while holder.erasures:
+        for _ in range(count):
             offset, sequence = holder.erasures[0]
             front = await file.pread(hot.HEADER_SIZE, offset)
             size = int.from_bytes(front[8:12], "little") if len(front) == hot.HEADER_SIZE else 0
@@ -195,23 +221,47 @@ class StreamCheckpoints:
             holder.is_stale |= first <= sequence <= last
             holder.erasures.popleft()
 
-    def _doom_dead(self) -> bool:
-        """With the disk full, dead segments are to go before their gaps are written; whether there are any.
+    async def _give_up_dead(self, group: Group, made_from: int) -> bool:
+        """With the disk full, dead segments go before a note says so; whether there are any. Those with numbers from
+        `made_from` on were made for this, and their room is not enough. Raises StoreFull, StoreFrozen.
 
-        Should the node die then, the journal has the removals of their messages, since no checkpoint is past them. Of
-        older ones, gaps in a segment may be all that tells: such segments go only if there are no others.
+        Until the next checkpoint the journal keeps what they told of removals. Those of their own messages follow from
+        its entries as well, since no checkpoint is past them, so such a segment goes also if there is no room for that.
+        Of others, gaps in a segment may be all that tells: if all have some, one goes.
         """
-        dead = [each for each in self._files.segments.values() if each.live == 0 and each is not self._files.current]
-        going = [each for each in dead if not each.has_gaps] or dead
+        files = self._files
+        dead = [each for each in files.segments.values() if each.live == 0 and each is not files.current]
+        dead = [each for each in dead if each.number < made_from]
+        if not dead:
+            return False
+        told = {each.number: self._gaps_of(each, self._durable_start) for each in dead}
+        going = [each for each in dead if not each.has_gaps]
+        is_replayed = bool(going)
+        if not going:
+            going = [min(dead, key=lambda each: (each.is_damaged, len(told[each.number])))]
+        try:
+            await group.keep_gaps_nowait(merged([gap for each in going for gap in told[each.number]])).wait()
+        except StoreFull:
+            if not is_replayed:
+                raise
         for each in going:
             if each not in self._doomed:
-                self._take_gaps(each)
-                self._doomed.append(each)
-        return bool(going)
+                self.gaps += self._gaps_of(each, self._index.start)
+        await group.flush()
+        await self._sync(going)  # what was moved out of them
+        await self._remove(going)
+        return True
 
-    async def _release(self) -> None:
+    def _gaps_of(self, dead: Segment, start: int) -> list[tuple[int, int]]:
+        """What a segment tells of removals from `start` on: when it is to go, something else has to."""
+        below = max(start, dead.lowest), min(self._index.start - 1, dead.highest)
+        gaps = self._index.absent(dead.lowest, dead.highest, REMOVED)
+        return [below, *gaps] if below[0] <= below[1] else gaps
+
+    async def _remove(self, going: list[Segment]) -> None:
+        """Remove dead segments, and forget those that are gone. Raises StoreFull, StoreFrozen."""
         files = self._files
-        for each in self._doomed:
+        for each in sorted(going, key=lambda each: each.is_damaged):  # setting one aside takes room
             try:
                 each.close()
                 if each.is_damaged:
@@ -221,7 +271,8 @@ class StreamCheckpoints:
             except DiskError as exc:
                 raise files.failure(exc) from exc
             files.segments.pop(each.number, None)
-        self._doomed.clear()
+            if each in self._doomed:
+                self._doomed.remove(each)
 
     # -------------------------------------------------------------- moving messages
 
@@ -242,8 +293,8 @@ class StreamCheckpoints:
                     continue  # removed meanwhile
                 try:
                     message = await self._reader.load(sequence)
-                except DataDamaged:
-                    break
+                except (DataDamaged, DiskError):
+                    break  # the segment stays as it is
                 content = (message.subject, message.headers, message.payload)
                 records.append((record.MESSAGE, 0, sequence, message.time_ns, *content))
                 places.append(place)
@@ -269,9 +320,9 @@ class StreamCheckpoints:
                 return True
             bytes_max -= each.end
             header = files.header(each.number, is_packed=self.is_packing)
-            pending = [*self.gaps, (self._durable_start, self._index.start - 1)]
+            rewrite = Rewrite(files.disk, self._index, each, files.keys, self._durable_start, self.gaps)
             try:
-                found = await Rewrite(files.disk, self._index, each, files.keys, pending).run(header)
+                found = await rewrite.run(header)
             except DiskError as exc:
                 if exc.errno in NO_SPACE:
                     return False

@@ -26,9 +26,10 @@ from collections.abc import Iterable, Sequence
 
 from tnats.records import define
 from tnats.storage.errors import StorageError
+from tnats.storage.group import Group
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import LOST, PLACE_MIN, REMOVED
-from tnats.storage.message_log import Content, Flush, Message, Stored
+from tnats.storage.message_log import Content, Message, Stored
 from tnats.storage.message_run import MessageRun, subjects_of
 from tnats.storage.record import Finding
 from tnats.storage.stream_checkpoint import StreamCheckpoints
@@ -53,9 +54,14 @@ class StreamLog:
     """A `MessageLog` in files. Made by `open_stream_log`."""
 
     def __init__(
-        self, files: StreamFiles, index: MessageIndex, last_sequence: int | None, options: StreamLogOptions
+        self,
+        files: StreamFiles,
+        index: MessageIndex,
+        last_sequence: int | None,
+        options: StreamLogOptions,
+        gaps: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """`last_sequence`: see `StreamRecovery`."""
+        """`last_sequence`: see `StreamRecovery`; `gaps`: see `open_stream_log`."""
         self.files = files
         self.index = index
         self.last_time_ns = 0
@@ -64,6 +70,7 @@ class StreamLog:
         self._held = self._writer.held
         self._reader = StreamReader(files, index, self._held)
         self._checkpoints = StreamCheckpoints(files, index, self._writer, self._reader, options.compact_below)
+        self._checkpoints.gaps += gaps
 
     @property
     def trouble(self) -> StorageError | None:
@@ -174,7 +181,7 @@ class StreamLog:
                         holder.erasures.append((place & 0xFFFFFFFF, sequence))
             elif place != LOST or index.place(sequence) != REMOVED:
                 continue  # it was removed before, or never used
-            self._checkpoints.gaps.append((sequence, sequence))
+            self._checkpoints.note_gap(sequence)
         return count
 
     def raise_start(self, start: int) -> int:
@@ -203,11 +210,17 @@ class StreamLog:
 
     # -------------------------------------------------------------- files
 
-    async def checkpoint(self, flush: Flush) -> bytes:
-        return await self._checkpoints.run(flush)
+    async def checkpoint(self, group: Group) -> bytes:
+        return await self._checkpoints.run(group)
 
     async def release(self) -> None:
         await self._checkpoints.release()
+
+    async def free(self, group: Group) -> None:
+        """With the disk full: give up what nothing needs any more, as far as `group`, where all was committed, has room
+        for what it tells of removals. Raises StorageError.
+        """
+        await self._checkpoints.free(group)
 
     async def rewrite(self) -> bool:
         """See `StreamCheckpoints`."""

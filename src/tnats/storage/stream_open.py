@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
@@ -38,6 +38,7 @@ async def open_stream_log(
     store_id: bytes,
     options: StreamLogOptions,
     note: bytes = b"",
+    gaps: Sequence[tuple[int, int]] = (),
     first_sequence: int | None = 1,
     is_adopted: bool = False,
     noted_first: int = 0,
@@ -46,7 +47,8 @@ async def open_stream_log(
     readonly: bool = False,
     keys: KeyRing | None = None,
 ) -> StreamLog:
-    """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned.
+    """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned, `gaps` the
+    ranges of sequences that are known to be removed though no file may tell of it.
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
 
@@ -68,10 +70,13 @@ async def open_stream_log(
     if note:
         start, last, messages, _, *end = NOTE.unpack(note)
         durable = (end[0], end[1])
-    log = StreamLog(files, MessageIndex(start), last_sequence, options)
+    log = StreamLog(files, MessageIndex(start), last_sequence, options, gaps)
     log.recovery.noted = (last, messages) if note else (0, 0)
     log.recovery.durable = durable
+    files.next_number = max(1, durable[0] + (durable[1] > 0))  # of lower numbers all counts as durable
     opening = _Opening(log, erase_again=erase_again, readonly=readonly)
+    for gap in gaps:
+        opening.skip(*gap)
     await opening.read_files()
     if finds_start:
         log.index.raise_start(opening.find_start(first_sequence, noted_first))

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from tnats.records import define
-from tnats.runtime.api import Disk, DiskError
+from tnats.runtime.api import Disk
 from tnats.storage import hot, record, segment
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
@@ -36,18 +36,21 @@ FILLER: hot.Record = (record.PAD, 0, 0, 0, b"", b"", bytes(segment.BLOCK_SIZE))
 """Keeps the two copies of a dictionary in different blocks where there are few messages."""
 
 Item = tuple[hot.Record, int]
-"""A record that goes over, and the offset where the live message stood; 0 for other records."""
+"""A record that goes over, and the offset where the message stood; 0 for other records."""
 
 
 @define
 class Rewrite:
-    """One segment on its way. `pending`: ranges of sequences whose removal may not be durable."""
+    """One segment on its way."""
 
     disk: Disk
     index: MessageIndex
     holder: Segment
     keys: KeyRing | None
+    start: int
+    """First sequence as it is durable: removals behind it are to be told."""
     pending: list[tuple[int, int]]
+    """Ranges of sequences whose removal may not be durable; so may be that of all below the index's start."""
     _moved: list[tuple[int, int, int]] = attrs.field(factory=list)
     """(sequence, old offset, new offset)"""
     _sampled: tuple[int, int] = (1, 0)
@@ -64,18 +67,14 @@ class Rewrite:
             items = await self._pack(items)
         body = await self._layout(items, header, cipher)
         await segment.write_temporary(self.disk, self.holder.path, header.area(), body)
-        try:
-            await self.disk.rename(self.holder.path + segment.TEMPORARY, self.holder.path)
-        except DiskError:
-            await segment.remove_quietly(self.disk, self.holder.path + segment.TEMPORARY)
-            raise
+        await segment.give_name(self.disk, self.holder.path)
         self._take_over(header, cipher, DATA_START + len(body))
         await self.disk.sync_dir(self.holder.path.rpartition("/")[0])
         return []
 
     async def _read(self) -> list[Item] | Finding:
         """What goes over, or what is damaged."""
-        holder, start = self.holder, self.index.start
+        holder = self.holder
         file = await self.disk.open(holder.path, readonly=True)
         try:
             data = bytearray(await file.pread(file.size(), 0))
@@ -100,7 +99,7 @@ class Rewrite:
                     message = _plain(record.take_apart(scan.data, found, 0), packer)
                     if message is None:
                         return Finding("damaged", holder.path, offset, offset + found[1], text=f"message {sequence}")
-                    items.append((message, offset if is_live else 0))
+                    items.append((message, offset))
                 elif at == REMOVED:
                     gaps.append((sequence, sequence))
             if place % STEP_RECORDS == 0:
@@ -110,13 +109,15 @@ class Rewrite:
             damage = scan.holes[0] if scan.holes else (scan.end, max(len(data), holder.end))
             return Finding("damaged", holder.path, *damage)
         for first, last in merged(gaps):
-            if last >= start:
-                first = max(first, start)
+            if last >= self.start:
+                first = max(first, self.start)
                 self.holder.note_gap(first, last)
                 items.append(((record.GAP, 0, first, last - first + 1, b"", b"", b""), 0))
         return items
 
     def _is_pending(self, sequence: int) -> bool:
+        if self.start <= sequence < self.index.start:
+            return True
         return any(first <= sequence <= last for first, last in self.pending)
 
     async def _pack(self, items: list[Item]) -> list[Item]:

@@ -92,6 +92,8 @@ class Segment:
                 self.dictionaries.append(each[0])
                 self.sampled = each[4], each[5]
                 continue
+            if each[2] == record.PAD:
+                continue  # it stands between the copies of the dictionary
             if each[2] == record.PACKED:
                 position, _, _, size, sequence, stamp, key_size, _, durable = each
                 plain = hot.HEADER_SIZE + key_size + (size & ~record.PACKED_HEAD)

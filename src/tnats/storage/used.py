@@ -70,6 +70,10 @@ class UsedSequences:
         """The stream is removed: another one of its name has nothing to do with it."""
         self._noted.pop(name, None)
 
+    def keep(self, numbers: Mapping[str, int]) -> None:
+        """These streams are there, in groups of these numbers, and no others."""
+        self._noted = {name: each for name, each in self._noted.items() if numbers.get(name) == each.number}
+
     async def load(self) -> None:
         """Read the file, if it is there. Raises StoreRefused, DiskError."""
         try:

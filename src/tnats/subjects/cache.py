@@ -1,4 +1,4 @@
-"""The match cache: results of recent matches by published subject, bounded and deterministic.
+"""The match cache: what was found for recent subjects, bounded and deterministic.
 
 Rules. A subject is admitted on its second miss, so that subjects used once (reply inboxes) never push out the
 ones in steady use. Storage is two generations: entries land in the young one and move back there when hit; when
@@ -9,6 +9,7 @@ SUBJECT_BYTES_CACHED_MAX are not admitted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from tnats.limits import SUBJECT_BYTES_CACHED_MAX
@@ -19,10 +20,11 @@ Value = TypeVar("Value")
 class MatchCache(Generic[Value]):
     """At most `entries_max` values keyed by subject; two slots for values, two for subjects seen once."""
 
-    __slots__ = ("_half", "_old", "_once_old", "_once_young", "_young", "entries_max")
+    __slots__ = ("_half", "_old", "_once_old", "_once_young", "_pushed_out", "_young")
 
-    def __init__(self, entries_max: int) -> None:
-        self.entries_max = entries_max
+    def __init__(self, entries_max: int, pushed_out: Callable[[Iterable[Value]], None] | None = None) -> None:
+        """`pushed_out` is told the values that others took the place of."""
+        self._pushed_out = pushed_out
         self._half = max(1, entries_max // 2)
         self._young: dict[bytes, Value] = {}
         self._old: dict[bytes, Value] = {}
@@ -57,14 +59,12 @@ class MatchCache(Generic[Value]):
 
     def _store(self, subject: bytes, value: Value) -> None:
         if len(self._young) >= self._half:
+            former = self._old
             self._old = self._young
             self._young = {}
+            if former and self._pushed_out is not None:
+                self._pushed_out(former.values())
         self._young[subject] = value
-
-    def forget(self, subject: bytes) -> None:
-        """Drop the value of one subject."""
-        self._young.pop(subject, None)
-        self._old.pop(subject, None)
 
     def clear(self) -> None:
         """Drop all values. Subjects in use come back at their next match: they stay admitted."""

@@ -30,6 +30,18 @@ class SubjectSet:
             node = node.setdefault(token, {})
         node[END] = pattern
 
+    def discard(self, pattern: str) -> None:
+        """Take one out, with the branches that lead to nothing else."""
+        tokens = pattern.split(".")
+        path = [self._root]
+        for token in tokens:
+            if token not in path[-1]:
+                return
+            path.append(path[-1][token])
+        path[-1].pop(END, None)
+        while tokens and not path.pop():
+            del path[-1][tokens.pop()]
+
     def overlapping(self, pattern: str) -> Iterator[str]:
         """Those that share a subject with `pattern`."""
         nodes = [self._root]

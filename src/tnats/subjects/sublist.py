@@ -4,11 +4,9 @@ Theory of operation. Two indexes. A subscription to a literal subject sits in a 
 subscriptions are literal, and this costs one lookup and a few hundred bytes each. One to a pattern sits in a
 trie with a level per token; a level has its literal children, one child for `*`, and one leaf for a final `>`.
 A match walks the trie level by level along the tokens of the subject, holding every node still possible, and
-adds the literal entry. Results are cached by subject (`tnats.subjects.cache`).
-
-Invalidation. A change of a literal subscription can only alter the result of that one subject, which is
-forgotten. A change of a pattern forgets all results and raises `generation`. Whoever keeps results of its own
-does the same: compare generations, and drop one subject when a literal subscription to it comes or goes.
+adds the literal entry. Results are not kept here: who asks often for the same subjects keeps what it makes of
+them (`broker.plan_table`, `jetstream.stream.interest`). A change of a literal subscription alters the result of that
+one subject alone.
 
 Queue groups of the same name under different patterns are one group: `orders.*` and `orders.new` of queue `q`
 share their messages.
@@ -22,9 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from tnats.limits import MATCH_CACHE_ENTRIES_MAX
-from tnats.records import define
-from tnats.subjects.cache import MatchCache
 from tnats.subjects.tokens import STAR, TAIL, has_wildcard, subjects_overlap
 
 _SMALL_MEMBERS_MAX = 16
@@ -49,7 +44,7 @@ _Members = tuple[S, ...] | dict[S, None]
 
 
 class Matches(Generic[S]):
-    """Result of a match. Shared with the cache: read, never change."""
+    """Result of a match."""
 
     __slots__ = ("plain", "queues")
 
@@ -59,24 +54,6 @@ class Matches(Generic[S]):
 
     def __bool__(self) -> bool:
         return bool(self.plain or self.queues)
-
-    def fanout(self) -> int:
-        """How many deliveries one message leads to: each plain subscription, one per queue group."""
-        return len(self.plain) + len(self.queues)
-
-
-@define
-class SublistStats:
-    """Figures for /subsz, under its names; `max_fanout` and `avg_fanout` are over the cached results."""
-
-    num_subscriptions: int
-    num_cache: int
-    num_inserts: int
-    num_removes: int
-    num_matches: int
-    cache_hit_rate: float
-    max_fanout: int
-    avg_fanout: float
 
 
 class _Leaf(Generic[S]):
@@ -144,18 +121,14 @@ class _Node(Generic[S]):
 class Sublist(Generic[S]):
     """See the module's text. Not thread-safe, never awaits."""
 
-    def __init__(self, cache_entries_max: int = MATCH_CACHE_ENTRIES_MAX) -> None:
-        """`cache_entries_max` 0 leaves the cache out (`disable_sublist_cache`)."""
-        self.generation = 0
+    def __init__(self) -> None:
         self.literals: dict[bytes, _Leaf[S]] = {}
         """By subject, those to one subject. For others to look whether one is there."""
         self._root: _Node[S] = _Node()
-        self._cache: MatchCache[Matches[S]] | None = MatchCache(cache_entries_max) if cache_entries_max else None
         self._count = 0
-        self._inserts = 0
-        self._removes = 0
-        self._matches = 0
-        self._cache_hits = 0
+        self.insert_count = 0
+        self.remove_count = 0
+        self.match_count = 0
 
     def __len__(self) -> int:
         """How many subscriptions are inside."""
@@ -172,22 +145,19 @@ class Sublist(Generic[S]):
     def insert(self, sub: S) -> None:
         """Add a subscription that is not inside yet."""
         subject = sub.subject
-        is_pattern = has_wildcard(subject)
-        if is_pattern:
+        if has_wildcard(subject):
             leaf = self._pattern_leaf(subject)
         else:
             found = self.literals.get(subject)
             leaf = self.literals[subject] = _Leaf() if found is None else found
         leaf.add(sub)
         self._count += 1
-        self._inserts += 1
-        self._invalidate(subject, is_pattern)
+        self.insert_count += 1
 
     def remove(self, sub: S) -> bool:
         """Take a subscription out; False if it is not inside."""
         subject = sub.subject
-        is_pattern = has_wildcard(subject)
-        if is_pattern:
+        if has_wildcard(subject):
             removed = self._remove_pattern(sub)
         else:
             leaf = self.literals.get(subject)
@@ -196,8 +166,7 @@ class Sublist(Generic[S]):
                 del self.literals[subject]
         if removed:
             self._count -= 1
-            self._removes += 1
-            self._invalidate(subject, is_pattern)
+            self.remove_count += 1
         return removed
 
     def _pattern_leaf(self, pattern: bytes) -> _Leaf[S]:
@@ -246,34 +215,23 @@ class Sublist(Generic[S]):
             _prune(path, tokens)
         return True
 
-    def _invalidate(self, subject: bytes, is_pattern: bool) -> None:
-        if is_pattern:
-            self.generation += 1
-            if self._cache is not None:
-                self._cache.clear()
-        elif self._cache is not None:
-            self._cache.forget(subject)
-
     # Look up
 
     def match(self, subject: bytes) -> Matches[S]:
         """Who gets a message published on `subject`. Its tokens are opaque; an empty one matches nothing."""
-        self._matches += 1
-        cache = self._cache
-        if cache is None:
-            return self._collect(subject)
-        result = cache.get(subject)
-        if result is not None:
-            self._cache_hits += 1
-            return result
-        result = self._collect(subject)
-        cache.offer(subject, result)
-        return result
+        self.match_count += 1
+        leaves: list[_Leaf[S]] = []
+        level = self._descend(subject.split(b"."), leaves)
+        leaves.extend([node.end for node in level if node.end is not None])
+        literal = self.literals.get(subject)
+        if literal is not None:
+            leaves.append(literal)
+        return _gather(leaves)
 
     def match_siblings(self, prefix: bytes) -> Matches[S] | None:
         """Who gets a message on `prefix` (with the dot at its end) and one more token, none of `literals` being meant.
 
-        None if that is not the same for every token. Counts no match, touches no cache.
+        None if that is not the same for every token. Counts no match.
         """
         leaves: list[_Leaf[S]] = []
         level = self._descend(prefix[:-1].split(b"."), leaves)
@@ -285,10 +243,6 @@ class Sublist(Generic[S]):
             if node.star is not None and node.star.end is not None:
                 leaves.append(node.star.end)
         return _gather(leaves)
-
-    def has_interest(self, subject: bytes) -> bool:
-        """Whether any subscription matches `subject`; counts no match, touches no cache."""
-        return bool(subject in self.literals or self._pattern_leaves(subject))
 
     def overlapping(self, pattern: bytes) -> list[S]:
         """Every subscription that shares at least one subject with `pattern` (itself literal or not).
@@ -307,33 +261,6 @@ class Sublist(Generic[S]):
         for leaf in _overlapping_leaves(self._root, pattern.split(b".")):
             found.extend(leaf.subscriptions())
         return found
-
-    def snapshot(self) -> SublistStats:
-        """Figures for /subsz."""
-        fanouts = [result.fanout() for result in self._cache.values()] if self._cache is not None else []
-        return SublistStats(
-            num_subscriptions=self._count,
-            num_cache=len(fanouts),
-            num_inserts=self._inserts,
-            num_removes=self._removes,
-            num_matches=self._matches,
-            cache_hit_rate=self._cache_hits / self._matches if self._matches else 0.0,
-            max_fanout=max(fanouts, default=0),
-            avg_fanout=sum(fanouts) / len(fanouts) if fanouts else 0.0,
-        )
-
-    def _collect(self, subject: bytes) -> Matches[S]:
-        leaves = self._pattern_leaves(subject)
-        literal = self.literals.get(subject)
-        if literal is not None:
-            leaves.append(literal)
-        return _gather(leaves)
-
-    def _pattern_leaves(self, subject: bytes) -> list[_Leaf[S]]:
-        leaves: list[_Leaf[S]] = []
-        level = self._descend(subject.split(b"."), leaves)
-        leaves.extend([node.end for node in level if node.end is not None])
-        return leaves
 
     def _descend(self, tokens: list[bytes], leaves: list[_Leaf[S]]) -> list[_Node[S]]:
         """The nodes that `tokens` lead to; those of a `>` on the way are added to `leaves`."""

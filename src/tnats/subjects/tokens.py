@@ -34,13 +34,25 @@ def is_valid_pattern(subject: bytes | str) -> bool:
 def is_valid_subject(subject: bytes | str) -> bool:
     """What configuration, permissions and streams accept: a valid pattern without white space."""
     raw = to_bytes(subject)
-    return is_valid_pattern(raw) and len(raw.translate(None, _WHITESPACE)) == len(raw)
+    return is_valid_pattern(raw) and not has_space(raw)
+
+
+def has_space(subject: bytes | str) -> bool:
+    """Whether white space stands in a subject, which the client protocol would take for its end."""
+    raw = to_bytes(subject)
+    return len(raw.translate(None, _WHITESPACE)) != len(raw)
 
 
 def is_valid_literal(subject: bytes | str) -> bool:
     """What a pedantic PUB accepts: no empty token, no token that is a lone `*` or `>`."""
     tokens = to_bytes(subject).split(b".")
     return b"" not in tokens and STAR not in tokens and TAIL not in tokens
+
+
+def is_publishable(subject: bytes | str) -> bool:
+    """What may be named as a place to publish to: a valid literal without white space."""
+    raw = to_bytes(subject)
+    return is_valid_literal(raw) and not has_space(raw)
 
 
 def has_wildcard(subject: bytes | str) -> bool:

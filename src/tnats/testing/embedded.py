@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import attrs
 import trio
@@ -59,6 +59,8 @@ class EmbeddedServer:
     def __init__(self, config: str | Path, options: dict[str, Any], disk: DiskKind = "files") -> None:
         from tnats.testing.clock import MovableClock
 
+        if disk not in get_args(DiskKind):
+            raise ValueError(f"disk is to be one of {', '.join(get_args(DiskKind))}, not {disk!r}")
         self._folder = tempfile.TemporaryDirectory(prefix="tnats-")
         self._config_path = str(config) if isinstance(config, Path) else f"{self._folder.name}/server.conf"
         text = config.read_text() if isinstance(config, Path) else config
@@ -132,7 +134,7 @@ class EmbeddedServer:
         if self.running:
             return
         runtime = self._runtime()
-        self._node = build(runtime, self._options(runtime), read_options=lambda: self._options(runtime))
+        self._node = build(runtime, self._options(runtime))
         self._failure = None
         self._changed.clear()
         self._thread = threading.Thread(target=self._run, name="tnats server", daemon=True)

@@ -8,6 +8,8 @@ from tnats.errors import TnatsError
 
 if TYPE_CHECKING:
     from tnats.jetstream.consumer.service import ConsumerService
+    from tnats.jetstream.stream.entries import Append, Reply
+    from tnats.jetstream.stream.leader import StreamLeader
     from tnats.jetstream.stream.service import StreamService
     from tnats.server.node import Node
 
@@ -47,18 +49,26 @@ def expire_acks(consumer: ConsumerService, seq: int | None) -> int:
     return len(ended)
 
 
-def lose_publish_acks(stream: StreamService, count: int) -> None:
-    """Keep the next `count` acknowledgements of stored messages from their publishers; the messages are stored."""
-    leader = stream.leader
-    answers = leader.answers
-    left = count
+class LostAnswers:
+    """Stands for `StreamLeader.answers` until `left` of them were kept back."""
 
-    def without(entry: object) -> list[tuple[bytes, bytes]]:
-        nonlocal left
-        told = answers(entry)  # type: ignore[arg-type]
-        lost, left = min(left, len(told)), max(0, left - len(told))
-        if not left:
-            leader.answers = answers  # type: ignore[method-assign]
+    def __init__(self, leader: StreamLeader) -> None:
+        self.left = 0
+        self._leader = leader
+        self._answers = leader.answers
+
+    def __call__(self, entry: Append) -> list[Reply]:
+        told = self._answers(entry)
+        lost = min(self.left, len(told))
+        self.left -= lost
+        if not self.left:
+            self._leader.answers = self._answers  # type: ignore[method-assign]
         return told[lost:]
 
-    leader.answers = without  # type: ignore[method-assign]
+
+def lose_publish_acks(stream: StreamService, count: int) -> None:
+    """Keep `count` more acknowledgements of stored messages from their publishers; the messages are stored."""
+    leader = stream.leader
+    lost = leader.answers if isinstance(leader.answers, LostAnswers) else LostAnswers(leader)
+    lost.left += count
+    leader.answers = lost  # type: ignore[method-assign]

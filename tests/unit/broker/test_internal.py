@@ -15,7 +15,7 @@ def test_messages_come_in_batches_in_order() -> None:
     async def scene(stage: Stage) -> None:
         batches: list[list[Message]] = []
         internal = stage.broker.internal_client(stage.broker.account(), "test", batches.append)
-        subscription = internal.subscribe(b"svc.>")
+        internal.subscribe(b"svc.>")
         client = await stage.connect()
         await client.ask(b"PUB svc.a 1\r\n1\r\nPUB svc.b re 2\r\n22\r\nHPUB svc.c re 12 13\r\nNATS/1.0\r\n\r\n3\r\n")
         assert len(batches) == 1
@@ -25,9 +25,6 @@ def test_messages_come_in_batches_in_order() -> None:
             (b"svc.b", b"re", 0, b"22"),
             (b"svc.c", b"re", 12, b"NATS/1.0\r\n\r\n3"),
         ]
-        assert all(one.subscription is subscription for one in batches[0])
-        assert batches[0][0].origin.owner.cid == 1
-        assert (internal.inbox.msgs, internal.inbox.bytes) == (3, 16)
 
     play(scene)
 

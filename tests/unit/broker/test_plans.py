@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from tnats.broker.hot.message import Origin, Subscription
 from tnats.broker.hot.outbound import Exchange
 from tnats.broker.hot.plan import Plan
 from tnats.broker.internal import InternalClient
+from tnats.broker.snapshot import sublist_snapshot
 from tnats.limits import PLAN_CELLS_MAX
 from tnats.subjects.draw import Draw
 from tnats.subjects.mappings import Destination, Mapping
@@ -236,3 +238,126 @@ def test_a_sibling_in_steady_use_gets_a_plan_of_its_own(bench: Bench) -> None:
     plan = bench.account.find_plan(b"inbox.me.steady")
     assert plan.kept
     assert plan is not family
+
+
+def test_targets_of_all_plans_together_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many subjects that many listen to are not all remembered, and what is published still reaches everybody."""
+    monkeypatch.setattr("tnats.broker.plan_table.PLAN_TARGETS_MAX", 100)
+    for _ in range(20):
+        bench.client.subscribe(b">")
+    plans = bench.account.plans
+    for number in range(200):
+        subject = b"a.%d.x" % (number % 40)
+        assert bench.reach(subject) == bench.reach(subject) == 20
+        assert sum(plans.fanouts()) <= 100
+    assert len(plans) > 0
+
+
+def test_plans_that_are_out_of_date_do_not_keep_who_left(bench: Bench) -> None:
+    """Of subjects that were in use once little is left when their subscribers are gone; others are not disturbed."""
+    gc.collect()
+    before = sum(type(one) is Subscription for one in gc.get_objects())
+    bench.client.subscribe(b"stays.*")
+    stays = _kept(bench, b"stays.x")
+    for number in range(60):
+        leaving = [bench.client.subscribe(b"leave.>") for _ in range(50)]
+        for subject in (b"leave.%d.%d" % (number, each) for each in range(20)):
+            assert bench.reach(subject) == bench.reach(subject) == 50
+        for subscription in leaving:
+            bench.client.end_subscription(subscription)
+    gc.collect()
+    assert sum(type(one) is Subscription for one in gc.get_objects()) - before < 1000
+    assert bench.account.find_plan(b"stays.x") is stays
+
+
+def test_the_fan_out_of_accounts_is_that_of_their_plans(bench: Bench) -> None:
+    """One that is out of date counts for nothing, in whichever account it is."""
+    other = Bench()
+    for one, patterns in (bench, [b"a", b"a", b"b"]), (other, [b"a"]):
+        for pattern in patterns:
+            one.client.subscribe(pattern)
+            _kept(one, pattern)
+    bench.client.subscribe(b"b")
+    found = sublist_snapshot([bench.account, other.account])
+    assert (found.num_subscriptions, found.num_cache) == (5, 3)
+    assert (found.max_fanout, found.avg_fanout) == (2, 1.5)
+
+
+def test_a_plan_built_again_and_again_counts_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscriptions that come and go push no plan out of those that stay."""
+    monkeypatch.setattr("tnats.broker.plan_table.PLAN_TARGETS_MAX", 100)
+    stays = _kept(bench, b"stays")
+    changes = _kept(bench, b"changes")
+    for _ in range(10):
+        subscriptions = [bench.client.subscribe(b"changes") for _ in range(50)]
+        assert bench.reach(b"changes") == 50
+        for subscription in subscriptions:
+            bench.client.end_subscription(subscription)
+        assert bench.account.find_plan(b"changes") is changes
+    assert bench.account.find_plan(b"stays") is stays
+
+
+def test_nobody_goes_on_with_plans_that_the_table_has_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that repeats itself reaches who subscribes after its plan was let go of and another one was made."""
+    monkeypatch.setattr("tnats.broker.plan_table.PLAN_TARGETS_MAX", 10)
+
+    async def scene(stage: Stage) -> None:
+        steady, other, listener = await stage.connect(), await stage.connect(), await stage.connect()
+        await steady.ask(4 * b"PUB x 1\r\n1\r\n")
+        await other.ask(b"".join(b"SUB many %d\r\n" % sid for sid in range(11)))
+        await other.ask(4 * b"PUB many 1\r\n1\r\n")
+        await other.ask(4 * b"PUB x 1\r\n1\r\n")
+        await listener.ask(b"SUB x 1\r\n")
+        await steady.ask(b"PUB x 1\r\n2\r\n")
+        assert await listener.read() == b"MSG x 1 1\r\n2\r\n"
+
+    play(scene)
+
+
+def test_nobody_goes_on_with_plans_that_others_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where many subjects in use took the place of the publisher's, and the server itself made another one."""
+    monkeypatch.setattr("tnats.broker.plan_table.PLANS_MAX", 8)
+
+    async def scene(stage: Stage) -> None:
+        steady, other, listener = await stage.connect(), await stage.connect(), await stage.connect()
+        await steady.ask(4 * b"PUB x 1\r\n1\r\n")
+        await other.ask(b"".join(3 * (b"PUB y%d 1\r\n1\r\n" % number) for number in range(20)))
+        for _ in range(4):
+            assert not stage.broker.account().plans.has_interest(b"x")
+        await listener.ask(b"SUB x 1\r\n")
+        await steady.ask(b"PUB x 1\r\n2\r\n")
+        assert await listener.read() == b"MSG x 1 1\r\n2\r\n"
+
+    play(scene)
+
+
+def test_targets_of_plans_that_others_pushed_out_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many subjects come and go, a plan in steady use stays."""
+    monkeypatch.setattr("tnats.broker.plan_table.PLANS_MAX", 8)
+    monkeypatch.setattr("tnats.broker.plan_table.PLAN_TARGETS_MAX", 40)
+    bench = Bench()
+    bench.client.subscribe(b">")
+    stays = _kept(bench, b"stays")
+    for number in range(200):
+        assert _kept(bench, b"s%d" % number).kept
+        assert bench.account.find_plan(b"stays") is stays
+
+
+@pytest.mark.parametrize("pattern", [b"a.b", b"a.*"])
+def test_a_plan_out_of_date_keeps_no_client_alive(bench: Bench, pattern: bytes) -> None:
+    """A subscription that has ended leads nowhere, wherever it is still remembered."""
+    subscription = bench.client.subscribe(pattern)
+    plan = _kept(bench, b"a.b")
+    bench.client.end_subscription(subscription)
+    assert bench.is_stale(plan)
+    assert subscription.client is not bench.client
+    assert all(target.subscription.client is not bench.client for target in plan.targets)
+
+
+def test_a_subscription_that_reaches_its_limit_keeps_no_client_alive(bench: Bench) -> None:
+    """The message that ends it is delivered, and the next one is not."""
+    subscription = bench.client.subscribe(b"a.*")
+    subscription.max_msgs = 4
+    _kept(bench, b"a.b")
+    assert [bench.reach(b"a.b"), bench.reach(b"a.b")] == [1, 0]
+    assert subscription.client is not bench.client

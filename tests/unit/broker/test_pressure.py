@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from tests.unit.broker.stage import Stage, play
 
@@ -34,6 +35,25 @@ def test_pending_bytes_are_bounded() -> None:
         assert len(stage.broker.account().sublist) == 0
 
     play(scene, max_pending=MIB, max_payload=64 * KIB)
+
+
+def test_a_client_cut_off_is_let_go_of_at_once() -> None:
+    """Its connection does not stay until the write deadline, to be found too slow by that as well."""
+
+    async def scene(stage: Stage) -> None:
+        slow, fast = await stage.connect(), await stage.connect()
+        await slow.ask(b"SUB foo 1\r\n")
+        conn = stage.broker.connections[1].conn
+        while not len(stage.broker.closed):
+            await fast.send(_publish(8 * KIB, 16))
+            await stage.sleep(0.05)
+        with pytest.raises(ConnectionBroken):
+            conn.write([b"PING\r\n"])
+        await stage.sleep(30)
+        assert stage.broker.snapshot().slow_consumers == 1
+        assert len([one for one in stage.log.lines if "Slow Consumer Detected" in one]) == 1
+
+    play(scene, max_pending=MIB, max_payload=64 * KIB, write_deadline_ns=20 * SECOND_NS)
 
 
 def test_the_end_of_a_slow_client_costs_nobody_else_a_message() -> None:

@@ -134,6 +134,6 @@ def test_heap_of_deadlines_stays_small() -> None:
             client = await stage.connect()
             client.conn.close()
         await stage.sleep(3)
-        assert len(stage.broker.keepalive._heap) == 0
+        assert len(stage.broker.keepalive._timers._moments._heap) == 0
 
     play(scene, ping_interval_ns=2 * SECOND_NS)

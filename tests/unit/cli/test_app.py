@@ -8,8 +8,9 @@ import sys
 import click
 import pytest
 
+from tnats.__main__ import main
 from tnats.cli import app
-from tnats.errors import TnatsError
+from tnats.errors import TnatsError, leaves
 
 LOADED = """
 import sys
@@ -86,7 +87,7 @@ def test_operating_errors_are_one_line(arguments: list[str], capsys: pytest.Capt
 
 def test_errors_of_several_clients_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Groups are opened, equal lines told once; anything that is no operating error stays a bug with its trace."""
-    app.print_errors(app.leaves(ExceptionGroup("", [TnatsError("a"), ExceptionGroup("", [TnatsError("a")])])))
+    app.print_errors(leaves(ExceptionGroup("", [TnatsError("a"), ExceptionGroup("", [TnatsError("a")])])))
     assert capsys.readouterr().err == "tnats: a\n"
 
 
@@ -122,3 +123,18 @@ def test_scripts_of_the_nats_tool_may_say_defaults(capsys: pytest.CaptureFixture
     for command in (["stream", "add", "A"], ["consumer", "add", "A", "B"]):
         assert app.main([*command, "--defaults", "-s", "127.0.0.1:1"]) == 1
         assert "cannot connect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "module"), [("serve", "tnats.cli.serve"), ("pub", "tnats.cli.app")])
+def test_an_interrupt_that_nobody_listens_for_yet_leaves_no_trace(
+    command: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in the first moment ends the program as the signal does, without a word."""
+
+    def interrupted(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"{module}.main", interrupted)
+    monkeypatch.setattr("gc.disable", lambda: None)
+    assert main([command]) == 130
+    assert capsys.readouterr() == ("", "")

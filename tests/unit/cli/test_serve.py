@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -49,3 +50,46 @@ def test_garbage_is_collected_again_once_the_server_has_started() -> None:
 
     run_world(1, main).unwrap()
     assert seen == [False, False, True, True]
+
+
+class Cycle:
+    """Holds itself, as parts of a server that know each other do."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        self.me = self
+        Cycle.count += 1
+
+    def __del__(self) -> None:
+        Cycle.count -= 1
+
+
+@pytest.mark.usefixtures("collector")
+def test_what_has_grown_old_before_it_was_removed_is_collected_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lives long enough to be set among the old ones does not pile up for hours once it is gone."""
+    monkeypatch.setattr("tnats.cli.serve.ALLOCATIONS_PER_COLLECTION", 200)
+
+    async def main(world: World) -> None:
+        node = world.node("server")
+        node.start(serve)
+        await node.wait_ended()
+
+    async def serve(runtime: Runtime) -> None:
+        ready = trio.Event()
+        ready.set()
+        await collect_garbage(runtime.clock, ready)
+
+    run_world(1, main).unwrap()
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # from now on nothing is old: a server's process has not the objects of a whole run of tests
+    gc.enable()
+    living: deque[Cycle] = deque()
+    most = 0
+    for _ in range(100_000):
+        living.append(Cycle())
+        if len(living) > 5_000:
+            living.popleft()
+        most = max(most, Cycle.count)
+    assert most < 10 * 5_000

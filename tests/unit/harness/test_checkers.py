@@ -165,6 +165,12 @@ def test_c6_names_the_first_difference_of_replicas_and_of_a_restart() -> None:
     texts = converged.check(restarted).texts
     assert texts[0] == "n1 before and after a clean restart: last sequence 4 and 3"
     assert texts[1].endswith("at 4 0-3 and nothing")
+    aged = evidence(GOOD)
+    aged.replicas[0].node = "n1 at rest"
+    aged.restarted = [replica("n1 after a start", GOOD)]
+    assert converged.check(aged).verdict == "ok"
+    aged.restarted[0].messages[2] = attrs.evolve(aged.restarted[0].messages[2], time_ns=7)
+    assert converged.check(aged).texts[0].endswith("at 2 0-1 on jepsen.0 of 20 ns and 0-1 on jepsen.0 of 7 ns")
 
 
 # ------------------------------------------------------------------ registers

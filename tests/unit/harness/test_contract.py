@@ -45,6 +45,13 @@ def test_a_correct_run_keeps_the_contract(expect: Expect) -> None:
     assert broken(expect, evidence(GOOD)) == []
 
 
+def test_a_run_without_an_acknowledgement_shows_nothing() -> None:
+    """A server that refuses everything loses nothing, and has kept no promise by that."""
+    found = evidence({})
+    results = [check(found) for check in checkers.STREAM]
+    assert judge(variant("S"), found, results, Observed()).verdict == "unknown"
+
+
 def test_loss_is_a_broken_promise_where_none_is_excused() -> None:
     """K1 without a power loss, K2 with one."""
     assert broken("S", without_tail()) == ["K1"]

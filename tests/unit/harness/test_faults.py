@@ -36,6 +36,7 @@ def test_a_record_is_read_and_written_alike(text: str, fault: tuple[At | Every |
         ("at 5s", "unknown kind (nothing)"),
         ("at 5s P_KIL", "unknown kind P_KIL"),
         ("at 5s P_KILL policy=strict", "takes: targets, down"),
+        ("at 5s P_KILL down_ns=5", "takes: targets, down"),
         ("at 5s P_KILL targets=", "takes: targets, down"),
         ("at 5s D_BITFLIP bits=two", "whole number"),
         ("at 5s P_KILL down=1h", "no duration"),

@@ -51,6 +51,8 @@ class FakeServer:
         self.is_running = True
 
     async def kill(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self._runtime.clock.sleep_ns(SECOND_NS // 100)
         self.is_running = self.is_stopped = False
 
     def pause(self) -> None:
@@ -71,6 +73,7 @@ class FakeStore:
         self.is_empty = False
 
     async def power_loss(self, policy: str) -> None:
+        await trio.lowlevel.checkpoint()
         self.power_losses.append(policy)
 
     def wipe(self) -> None:
@@ -166,11 +169,12 @@ def test_those_who_know_are_hidden_before_those_who_do_not_come_back(variant: st
     play(scene)
 
 
-def test_a_power_loss_follows_every_kill_that_is_one() -> None:
-    """Also where the run ends between the two and the start; who lost power is noted, with when."""
+@pytest.mark.parametrize("seconds", [2, 1.005])
+def test_a_power_loss_follows_every_kill_that_is_one(seconds: float) -> None:
+    """Also where the run ends between the two, or before the start; who lost power is noted, with when."""
 
     async def scene(stage: Stage) -> None:
-        await stage.run(["at 1s D_POWER targets=n3 policy=torn down=5s"], 2)
+        await stage.run(["at 1s D_POWER targets=n3 policy=torn down=5s"], seconds)
         assert stage.disks["n3"].power_losses == ["torn"]
         (loss,) = stage.observed.power_losses
         assert (loss.node, list(stage.observed.hit)) == ("n3", ["n3"])
@@ -264,6 +268,7 @@ def test_what_needs_a_network_between_them_is_missing_for_a_server_alone() -> No
         faults = tuple(parse_fault(text) for text in ("at 1s N_PART targets=n1", "at 1s P_KILL", "at 1s T_JUMP by=1s"))
         assert stage.nemesis.missing(faults) == ["at 1s T_JUMP by=1s"]
         words = ("D_BITFLIP files=block|wal stop=kill", "D_BITFLIP files=block|x", "N_PART kind=x", "D_POWER policy=x")
+        words += ("D_POWER policy=torn|all",)
         assert stage.nemesis.missing(tuple(parse_fault(f"at 1s {text}") for text in words)) == [
             f"at 1s {text}" for text in words[1:]
         ]

@@ -14,6 +14,7 @@ from tnats.harness.real.aftermath import behind
 from tnats.harness.real.replicas import place_consumers, read_through
 from tnats.harness.workloads.jetstream import LOG_CONFIG, encode
 from tnats.jetstream.api.messages import ClusterInfo, PeerInfo
+from tnats.limits import SECOND_NS
 
 
 def delivery(seq: int, pending_count: int) -> Any:
@@ -43,6 +44,11 @@ class FakeStream:
 
     def __init__(self, places: list[str | None]) -> None:
         self.places = places
+        self.slept_ns = 0
+        self.client = SimpleNamespace(runtime=SimpleNamespace(clock=self))
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        self.slept_ns += duration_ns
 
     def stream(self, name: str) -> FakeStream:
         return self
@@ -68,6 +74,7 @@ async def test_where_none_can_be_made_the_reason_is_told() -> None:
     silent: Any = FakeStream([None] * 100)
     with pytest.raises(TimedOut):
         await place_consumers(silent, {"n1-0": "n1", "n2-0": "n2"})
+    assert silent.slept_ns > 5 * SECOND_NS  # an election would have been over
     partial: Any = FakeStream(["n1-0"] * 100)
     assert list(await place_consumers(partial, {"n1-0": "n1", "n2-0": "n2"})) == ["n1"]
 

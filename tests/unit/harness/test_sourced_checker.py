@@ -46,6 +46,14 @@ def test_sources_bring_everything_once(texts: tuple[str, ...], named: str) -> No
     assert named in " ".join(found.texts)
 
 
+def test_what_an_origin_holds_twice_may_come_twice() -> None:
+    """A message that was stored once more, its id's window having passed, comes from where the origin holds it."""
+    held = Replica("o1", {1: Stored("u", "a", 1), 2: Stored("u", "a", 2)}, 2)
+    twice = Evidence(evidence(U).history, [held])
+    assert sourced.check({"S": Origin(twice)}, [gathered("u S 1", "u S 2")]).verdict == "ok"
+    assert "acknowledged at 1" in " ".join(sourced.check({"S": Origin(twice)}, [gathered("u S 1", "u S 3")]).texts)
+
+
 def test_only_what_is_taken_is_asked_for() -> None:
     """A filter is kept both ways; what was to be removed need not have come; members of batches count."""
     elsewhere = Origin(evidence(U, W), "b")

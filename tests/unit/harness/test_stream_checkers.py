@@ -162,6 +162,17 @@ def test_removals_and_limits() -> None:
     assert removal.check(evidence(publish("u", 1), publish("v", 2), holds={2: "v"}), Limits(1)).verdict == "ok"
     over = removal.check(evidence(publish("u", 1), publish("v", 2), holds={1: "u", 2: "v"}), Limits(1))
     assert "1 are allowed" in words(over)
+    aged = Limits(age_max_ns=5 * SECOND_NS, age_slack_ns=SECOND_NS)
+    for is_held, read_s, named in (
+        (True, 5, ""),
+        (False, 5, ""),
+        (True, 7, "s old"),
+        (False, 3, "holds nothing there"),
+    ):
+        found = evidence(publish("u", 1), holds={1: "u"} if is_held else {})
+        found.replicas[0].read_ns = read_s * SECOND_NS, read_s * SECOND_NS
+        assert named in " ".join(removal.check(found, aged).texts)
+        assert removal.check(found, aged).verdict == ("violated" if named else "ok")
 
 
 def test_a_lazy_loss_must_be_named() -> None:
@@ -197,10 +208,14 @@ def test_what_was_lost_is_no_last_message(named: tuple[int, int], lost_ns: int, 
 
 
 def test_everything_is_delivered_in_order() -> None:
-    """A message that never came, one that nobody published, and first deliveries out of order are named."""
-    steps = [publish("u", 1), publish("v", 2)]
-    assert at_least_once.check(evidence(*steps, fetch("C", (1, "u", 1, 1), (2, "v", 1, 2))), ["C"]).verdict == "ok"
+    """A message that never came, one that came no more though nobody acknowledged it, one that nobody published, and
+    first deliveries out of order are named.
+    """
+    steps = [publish("u", 1), publish("v", 2), ack(1, end="info")]
+    both = fetch("C", (1, "u", 1, 1), (2, "v", 1, 2))
+    assert at_least_once.check(evidence(*steps, both, ack(2, "term")), ["C"]).verdict == "ok"
     assert "never delivered it" in words(at_least_once.check(evidence(*steps, fetch("C", (1, "u", 1, 1))), ["C"]))
+    assert "v at 2 no more" in words(at_least_once.check(evidence(*steps, both, ack(2, "nak")), ["C"]))
     assert "never published" in words(at_least_once.check(evidence(fetch("C", (1, "x", 1, 1))), []))
     wrong = evidence(*steps, fetch("C", (2, "v", 1, 1), (1, "u", 1, 2)))
     assert "behind 2" in words(at_least_once.check(wrong, ["C"]))

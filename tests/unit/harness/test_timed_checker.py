@@ -70,7 +70,7 @@ def test_time_and_fast_batches(steps: list[Step], holds: dict[int, str], read_ns
     for seq, text in holds.items():
         value, _, subject = text.partition(" ")
         messages[seq] = Stored(value, subject or "t.a", seq)
-    found = timed.check(Evidence(history(steps), [Replica("n1", messages)]), [read_ns])
+    found = timed.check(Evidence(history(steps), [Replica("n1", messages, read_ns=read_ns)]))
     assert found.verdict == ("violated" if named else "ok")
     assert named in " ".join(found.texts)
 
@@ -78,7 +78,7 @@ def test_time_and_fast_batches(steps: list[Step], holds: dict[int, str], read_ns
 @pytest.mark.parametrize(("read_ns", "verdict"), [(EARLY, "violated"), (LATE, "ok")])
 def test_a_marker_has_a_reason(read_ns: tuple[int, int], verdict: str) -> None:
     """A delete marker stands where a message with a lifetime can have ended, and nowhere else."""
-    marker = Replica("n1", {2: Stored("", "t.a", 2, {timed.MARKER: "MaxAge"})})
+    marker = Replica("n1", {2: Stored("", "t.a", 2, {timed.MARKER: "MaxAge"})}, read_ns=read_ns)
     unknown = history(publish("v", None, ttl_ns=SECOND_NS))
-    assert timed.check(Evidence(unknown, [marker]), [read_ns]).verdict == verdict
-    assert timed.check(Evidence(history(publish("v", None)), [marker]), [read_ns]).verdict == "violated"
+    assert timed.check(Evidence(unknown, [marker])).verdict == verdict
+    assert timed.check(Evidence(history(publish("v", None)), [marker])).verdict == "violated"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import attrs
+from tests.bundles import Bundled, pack
 from tests.unit.jetstream.stores import SECOND, T0, ListStore
 
+from tnats.jetstream.api.advisories import ConsumerIdentity
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer import rules
 from tnats.jetstream.consumer.acks import ack_reply, reply_prefix
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
-from tnats.jetstream.consumer.core import Identity, start_state
+from tnats.jetstream.consumer.core import start_state
 from tnats.jetstream.consumer.effects import Effects, Status
 from tnats.jetstream.consumer.hot import read_acks
 from tnats.jetstream.consumer.machine import ConsumerMachine
@@ -19,7 +21,6 @@ from tnats.jetstream.consumer.requests import Asked
 from tnats.jetstream.consumer.state import ConsumerState, encode_ops
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.subjects.tokens import subject_matches
-from tnats.wire.bundle import Bundled, pack
 
 
 class ListIndex(ListStore):
@@ -27,8 +28,11 @@ class ListIndex(ListStore):
 
     run_max = 1000
 
+    def wants(self, filters: tuple[bytes, ...], subject: bytes) -> bool:
+        return not filters or any(subject_matches(pattern, subject) for pattern in filters)
+
     def _matches(self, filters: tuple[bytes, ...], seq: int) -> bool:
-        return not filters or any(subject_matches(pattern, self.held[seq].subject) for pattern in filters)
+        return self.wants(filters, self.held[seq].subject)
 
     def next_matching(self, filters: tuple[bytes, ...], seq: int) -> int:
         return min((one for one in self.held if one >= seq and self._matches(filters, one)), default=0)
@@ -77,6 +81,11 @@ class Rig:
         self.now_ns = 0
         self.ids = 0
         self.deaf: set[bytes] = set()
+        self.rooms: dict[bytes, int] = {}
+        """Bytes that somebody may be sent; who is not here has no bound. Change it by `read_on`."""
+        self.behind: set[bytes] = set()
+        """Who the consumer wants to be told of."""
+        self.is_sending = False
         self.sent: list[Sent | Status] = []
         self.log: list[Effects] = []
         self.applied = ConsumerState.decode(start_state(self.config, self.index).encode())
@@ -89,13 +98,14 @@ class Rig:
 
     def start(self, state: ConsumerState) -> ConsumerMachine:
         return ConsumerMachine(
-            Identity("$G", "S", "C"),
+            ConsumerIdentity("$G", "S", "C"),
             self.config,
             state,
             self.index,
             now_ns=self.now_ns,
             wall_offset_ns=T0,
-            has_interest=lambda reply: reply not in self.deaf,
+            room=lambda target: None if target in self.deaf else self.rooms.get(target, 2**62),
+            is_sending=lambda: self.is_sending,
             new_id=self._new_id,
         )
 
@@ -106,6 +116,7 @@ class Rig:
     def restart(self) -> None:
         """Begin again from what the log says, as after a crash or with a new leader."""
         self.machine = self.start(ConsumerState.decode(self.applied.encode()))
+        self.behind.clear()
 
     def take(self, effects: Effects) -> Effects:
         """Carry out effects: the log goes to a follower, what is sent is kept."""
@@ -113,7 +124,16 @@ class Rig:
         self.applied.replay(entry, tracks_acks=self.config.ack_policy != AckPolicy.NONE)
         self.sent.extend(self.sends_of(effects))
         self.log.append(effects)
+        self.behind.update(effects.behind)
         return effects
+
+    def read_on(self, target: bytes, room: int | None = None) -> list[str]:
+        """Somebody may be sent so many bytes now (None: there is no bound); what was sent for it."""
+        self.rooms[target] = 2**62 if room is None else room
+        if target not in self.behind or room == 0:
+            return []
+        self.behind.remove(target)
+        return self.told(self.machine.caught_up(target, self.now_ns))
 
     def sends_of(self, effects: Effects) -> list[Sent | Status]:
         """What is to be sent, message by message."""

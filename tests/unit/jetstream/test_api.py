@@ -1,17 +1,17 @@
-"""The API's tables: errors, subjects, records, answers, times, levels, advisories."""
+"""The API's tables: errors, subjects, records, answers, levels, advisories."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
-from tests.unit.jetstream.stores import SECOND, T0
+from tests.unit.jetstream.stores import T0
 
 from tnats.jetstream.api import advisories, errors, messages
-from tnats.jetstream.api.fields import DecodeError, Update, decode, rows_of, to_object
+from tnats.jetstream.api.fields import Update, decode, rows_of, to_object
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.jetstream.api.levels import required_level, supports, with_required_level, with_server_level
 from tnats.jetstream.api.messages import encode_answer, page
 from tnats.jetstream.api.subjects import RESPONSE_TYPES, SYSTEM_ACCOUNT_CALLS, Call, parse
-from tnats.jetstream.api.times import format_duration, format_time, parse_duration, parse_time
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
 from tnats.jetstream.consumer.rules import FIXED_TEXTS
 from tnats.jetstream.stream.config import StreamConfig, StreamConfigRequest
@@ -200,70 +200,21 @@ def test_which_gets_name_one_message(body: str, is_valid: bool) -> None:
     assert decode(messages.JSApiMsgGetRequest, body.encode()).is_valid_get() is is_valid
 
 
-# ------------------------------------------------------------------ times
-
-
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [
-        ("1h1m", 3660 * SECOND),
-        ("1.5s", SECOND * 3 // 2),
-        ("-5s", -5 * SECOND),
-        (".5ms", 500_000),
-        ("1µs", 1000),
-        ("0", 0),
-        ("", None),
-        ("5", None),
-        ("x", None),
-        ("1h-1m", None),
-        ("99999999h", None),
-    ],
-)
-def test_durations(text: str, ns: int | None) -> None:
-    """Go's notation is read as Go reads it, and written so that it reads the same."""
-    assert parse_duration(text) == ns
-    if ns is not None:
-        assert parse_duration(format_duration(ns)) == ns
-
-
-def test_duration_texts() -> None:
-    """The forms that stand in headers and status lines."""
-    values = [0, 1, 1500, SECOND, 90 * SECOND, 3600 * SECOND, SECOND // 2]
-    assert [format_duration(ns) for ns in values] == ["0s", "1ns", "1.5µs", "1s", "1m30s", "1h0m0s", "500ms"]
-
-
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [
-        ("2023-11-14T22:13:20Z", T0),
-        ("2023-11-14T23:13:20.5+01:00", T0 + SECOND // 2),
-        ("2023-11-14T22:13:20.123456789Z", T0 + 123456789),
-        ("2023-02-30T00:00:00Z", None),
-        ("2023-11-14 22:13:20Z", None),
-        ("2023-11-14T22:13:20", None),
-        ("2023-11-14T24:13:20Z", None),
-    ],
-)
-def test_times(text: str, ns: int | None) -> None:
-    """RFC 3339 with fraction and offset; what is no such time is None."""
-    assert parse_time(text) == ns
-    if ns is not None:
-        assert parse_time(format_time(ns)) == ns
-
-
 # ------------------------------------------------------------------ advisories
+
+CONSUMER = advisories.ConsumerIdentity("$G", "S", "C")
 
 
 def test_an_advisory_is_complete() -> None:
     """Type, id and time come first; what is not known is left out."""
-    advisory = advisories.message_terminated("S", "C", 2, 1, 3, "because")
+    advisory = advisories.message_terminated(CONSUMER, 2, 1, 3, "because")
     assert advisory.subject == "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C"
     assert advisory.encode("id1", T0) == (
         b'{"type":"io.nats.jetstream.advisory.v1.terminated","id":"id1","timestamp":"2023-11-14T22:13:20Z",'
         b'"stream":"S","consumer":"C","consumer_seq":2,"stream_seq":1,"deliveries":3,"reason":"because"}'
     )
-    assert "reason" not in advisories.message_terminated("S", "C", 2, 1, 3, "").fields
-    metric = advisories.consumer_ack_metric("S", "C", 1, 2, 3, 1)
+    assert "reason" not in advisories.message_terminated(CONSUMER, 2, 1, 3, "").fields
+    metric = advisories.consumer_ack_metric(CONSUMER, 1, 2, 3, 1)
     assert metric.subject == "$JS.EVENT.METRIC.CONSUMER.ACK.S.C"
     assert orjson.loads(metric.encode("x", T0))["ack_time"] == 3
     assert to_object(messages.Success(True)) == {"success": True}

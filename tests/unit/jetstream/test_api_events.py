@@ -40,12 +40,14 @@ def test_streams_and_consumers_come_and_go() -> None:
             await call(client, "STREAM.UPDATE.S", {"name": "S", "description": "x"})
             await call(client, "CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c"}})
             await call(client, "CONSUMER.DELETE.S.c")
+            await call(client, "CONSUMER.CREATE.S.d", {"stream_name": "S", "config": {"name": "d"}})
             await call(client, "STREAM.DELETE.S")
             told = [(where, body["action"]) for where, body in await hear(streams, 3)]
             changes = (("CREATED", "create"), ("UPDATED", "modify"), ("DELETED", "delete"))
             assert told == [(f"STREAM.{word}.S", action) for word, action in changes]
-            told = [(where, body["action"]) for where, body in await hear(consumers, 2)]
-            assert told == [("CONSUMER.CREATED.S.c", "create"), ("CONSUMER.DELETED.S.c", "delete")]
+            told = [(where, body["action"]) for where, body in await hear(consumers, 4)]
+            ends = (("CREATED", "create"), ("DELETED", "delete"))
+            assert told == [(f"CONSUMER.{word}.S.{name}", action) for name in "cd" for word, action in ends]
 
     play(1, scene).unwrap()
 

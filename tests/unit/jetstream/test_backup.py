@@ -117,6 +117,32 @@ def test_consumers_can_be_left_out_and_a_name_changed() -> None:
     play(1, scene).unwrap()
 
 
+@pytest.mark.parametrize(
+    "features", [{}, {"allow_msg_counter": True}, {"allow_msg_schedules": True}, {"subject_delete_marker_ttl": 10**9}]
+)
+def test_a_sealed_stream_comes_back_sealed(features: dict[str, Any]) -> None:
+    """Whatever kind of stream it is; and what is sealed can still be described anew."""
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            config = {"name": "S", "subjects": ["s"], **features}
+            await call(client, "STREAM.CREATE.S", config)
+            await client.request("s", headers={"Nats-Incr": "7"} if "allow_msg_counter" in features else None)
+            sealed: Any = await call(client, "STREAM.UPDATE.S", {**config, "sealed": True})
+            before = await call(client, "STREAM.MSG.GET.S", {"seq": 1})
+            answer, data, _ = await fetch(client, "S")
+            await call(client, "STREAM.DELETE.S")
+            told = await restore(client, answer["config"], data)
+            assert told is not None
+            assert "error" not in told, told
+            assert told["config"] == sealed["config"]
+            assert await call(client, "STREAM.MSG.GET.S", {"seq": 1}) == before
+            described: Any = await call(client, "STREAM.UPDATE.S", {**answer["config"], "description": "old"})
+            assert described["config"]["description"] == "old", described
+
+    play(1, scene).unwrap()
+
+
 def test_chunks_follow_confirmations() -> None:
     """No more than the window is on its way unconfirmed; without any confirmation the backup ends with 408."""
 

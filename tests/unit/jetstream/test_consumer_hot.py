@@ -7,13 +7,13 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bundles import Bundled, pack, unpack
 
 from tnats import speedups
 from tnats.errors import InvariantBroken
 from tnats.jetstream.consumer import hot
 from tnats.jetstream.consumer.acks import AckRun, Said, Word, ack_reply, parse_body, parse_subject
 from tnats.jetstream.consumer.effects import Delivery
-from tnats.wire.bundle import Bundled, pack, unpack
 
 INTERPRETED = speedups.load_source("tnats.jetstream.consumer.hot", "tnats_consumer_hot_interpreted")
 BUILDS = pytest.mark.parametrize("build", [hot, INTERPRETED], ids=["built", "interpreted"])
@@ -78,6 +78,20 @@ def test_a_long_window_forgets_what_is_done(build: ModuleType) -> None:
     assert len(window) == 10
     interpreted = getattr(window, "_seqs", None)
     assert interpreted is None or len(interpreted) < 200
+
+
+@BUILDS
+@pytest.mark.parametrize("left", [0, 1, 300])
+def test_a_window_is_as_large_as_what_is_pending(build: ModuleType, left: int) -> None:
+    """Of a large batch that is acknowledged no room is kept, whatever the order, and whoever stays behind."""
+    for order in (range(left + 1, 10_001), range(10_000, left, -1)):
+        window = build.PendingWindow()
+        window.add_run(1, 10_000, 1, 0)
+        for seq in order:
+            window.remove_run(seq, 1)
+        assert window.seqs() == list(range(1, left + 1))
+        interpreted = getattr(window, "_seqs", None)
+        assert interpreted is None or len(interpreted) <= max(128, 4 * left)
 
 
 @BUILDS

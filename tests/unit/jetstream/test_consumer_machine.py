@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
-from tests.unit.jetstream.consumers import ListIndex, Rig, Sent
+from tests.bundles import Bundled
+from tests.unit.jetstream.consumers import ListIndex, Rig, Sent, tell
 from tests.unit.jetstream.stores import SECOND, T0
 
 from tnats.jetstream.api.errors import ApiError
@@ -15,7 +17,6 @@ from tnats.jetstream.consumer.effects import Delivery, deliverable
 from tnats.jetstream.consumer.letters import Letter, letter_block
 from tnats.jetstream.stream.config import Retention, StreamConfig
 from tnats.limits import MIB
-from tnats.wire.bundle import Bundled
 from tnats.wire.headers import get_header, parse_headers
 
 
@@ -210,6 +211,24 @@ def test_one_delivery_is_no_redelivery() -> None:
     assert seqs(rig.fetch(5)) == [2]
 
 
+def test_other_filters_end_nothing_that_is_in_hand() -> None:
+    """What was delivered under the old filter is acknowledged as ever, comes again if it is not, and is passed over if
+    it is gone meanwhile, of which the stream does not tell any more.
+    """
+    rig = Rig(filter_subject="s.a", ack_wait_ns=SECOND)
+    rig.store("s.a", count=4)
+    rig.store("s.b")
+    acked, *_ = rig.fetch(3)
+    rig.config = rig.check(attrs.evolve(rig.config, filter_subject="s.b"))
+    rig.take(rig.machine.reconfigure(rig.config, rig.now_ns))
+    assert (rig.machine.info(0).num_ack_pending, places(rig)[2:]) == (3, (0, 0))
+    assert rig.ack(acked).done == [1]
+    rig.index.remove(2)
+    rig.sleep(1.1)
+    assert seqs(rig.fetch(5)) == [3, 5]
+    assert rig.machine.info(0).num_ack_pending == 2
+
+
 def test_messages_of_a_silent_client_stay_pending() -> None:
     """They count as pending until somebody asks, who gets all of them with delivery 2."""
     rig = Rig()
@@ -242,6 +261,30 @@ def test_timers_go_on_after_a_restart() -> None:
     rig.pull('{"batch":1,"expires":60000000000}')
     assert rig.sleep(3.9) == []
     assert len(rig.sleep(0.2)) == 1
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(600, 5), (5, 20)])
+def test_another_ack_wait_holds_for_what_is_in_hand(before_s: int, after_s: int) -> None:
+    """Each message comes again so long after it was sent, or spoken of last; what is to come again anyway does."""
+    rig = Rig(ack_wait_ns=before_s * SECOND)
+    rig.store(count=4)
+    first, second, third, _ = rig.fetch(4)
+    rig.ack(first)
+    rig.ack(second, "-NAK")
+    rig.sleep(2)
+    rig.ack(third, "+WPI")
+    config = ConsumerConfig(name="C", durable_name="C", ack_policy=AckPolicy.EXPLICIT, ack_wait_ns=after_s * SECOND)
+    rig.config = rig.check(config)
+    rig.take(rig.machine.reconfigure(rig.config, rig.now_ns))
+    assert [one.seq for one in rig.fetch(4)] == [2]
+    rig.sleep(after_s - 2.1)
+    assert rig.fetch(4) == []
+    rig.sleep(0.2)
+    assert [one.seq for one in rig.fetch(4)] == [4]
+    rig.sleep(1.8)
+    assert rig.fetch(4) == []
+    rig.sleep(0.2)
+    assert 3 in [one.seq for one in rig.fetch(4)]
 
 
 def test_a_clock_set_back_does_not_stretch_the_ack_wait() -> None:
@@ -288,7 +331,7 @@ def test_a_pause_ends_by_time_and_by_request() -> None:
     rig.store()
 
     def pause(until_ns: int | None) -> None:
-        rig.config.pause_until_ns = until_ns
+        rig.config = attrs.evolve(rig.config, pause_until_ns=until_ns)
         rig.take(rig.machine.reconfigure(rig.config, rig.now_ns))
 
     pause(T0 + 30 * SECOND)
@@ -296,11 +339,15 @@ def test_a_pause_ends_by_time_and_by_request() -> None:
     rig.sleep(29)
     info = rig.machine.info(rig.now_ns)
     assert (info.paused, info.pause_remaining_ns, rig.sent) == (True, SECOND, [])
+    assert rig.pull('{"batch":1,"no_wait":true}', "N") == ["N 404 No Messages"]
+    rig.sent.clear()
     assert len(rig.sleep(1.5)) == 1
     pause(T0 + 300 * SECOND)
+    pause(T0 + 400 * SECOND)
+    pause(T0 + 400 * SECOND)
     pause(None)
     assert rig.machine.info(rig.now_ns).paused is False
-    assert rig.advisories() == ["consumer_pause"] * 4
+    assert rig.advisories() == ["consumer_pause"] * 5
 
 
 def test_what_counts_as_activity() -> None:
@@ -338,6 +385,48 @@ def test_a_reset_begins_again() -> None:
 
 
 # ------------------------------------------------------------------ priority groups
+
+
+@pytest.mark.parametrize("filters", [(), ("s.a", "s.b", "s.c"), ("s.>",)])
+def test_who_is_at_the_end_of_the_stream_counts_nothing(
+    filters: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How much is ahead of it is known from what it found to deliver: a stream may have thousands of such consumers."""
+    rig = Rig(filter_subjects=filters)
+    rig.store()
+    rig.pull('{"batch":10}')
+
+    def count_matching(filters: tuple[bytes, ...], from_seq: int, to_seq: int) -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(rig.index, "count_matching", count_matching)
+    for subject in ("s.b", "other", "s.c"):
+        rig.store(subject)
+    wanted = [1, 2, 4] if filters else [1, 2, 3, 4]
+    assert list(map(tell, rig.sent)) == [f"R {seq}/1 c{place} p0" for place, seq in enumerate(wanted, start=1)]
+
+
+@pytest.mark.parametrize(("asked", "told"), [("", 0), ('"batch":0,', 0), ('"batch":-3,', -3), ('"batch":2,', 2)])
+def test_what_is_missing_is_told_as_it_was_asked_for(asked: str, told: int) -> None:
+    """A request for no number of messages gets one, and is told of none when its time is over."""
+    rig = Rig()
+    assert rig.pull(f'{{{asked}"expires":1000000000}}') == []
+    assert rig.sleep(1) == [f"R 408 Request Timeout [Nats-Pending-Messages: {told}, Nats-Pending-Bytes: 0]"]
+    rig.store()
+    assert rig.pull(f'{{{asked}"expires":1000000000}}') == ["R 1/1 c1 p0"]
+    assert len(rig.machine._waiting) == max(told - 1, 0)
+
+
+def test_the_time_of_a_request_is_its_own() -> None:
+    """Without one it waits until it is served, whatever bound others are refused by; what is over is told at once."""
+    rig = Rig(max_expires_ns=SECOND)
+    assert rig.pull('{"batch":1}') == []
+    assert rig.sleep(100) == []
+    rig.store()
+    assert [send.seq for send in rig.sent if isinstance(send, Sent)] == [1]
+    rig.store()
+    ended = "R 408 Request Timeout [Nats-Pending-Messages: 0, Nats-Pending-Bytes: 0]"
+    assert rig.pull('{"expires":-1}') == [ended]
 
 
 def test_requests_that_came_together_are_served_by_priority() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from tnats.jetstream.consumer.requests import PullBody
 from tnats.jetstream.consumer.requests import parse_body as parse_pull
 from tnats.jetstream.consumer.state import ConsumerState, decode_ops, encode_ops
 from tnats.jetstream.stream.config import StreamConfig
+from tnats.limits import SECOND_NS
 
 # ------------------------------------------------------------------ state
 
@@ -128,3 +130,50 @@ def test_both_ways_of_naming_give_the_name() -> None:
         checked = rules.check_create(config, around)
         assert isinstance(checked, ConsumerConfig)
         assert (checked.name, checked.durable_name) == ("D", "D")
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("max_waiting", "max_waiting must not be negative"),
+        ("max_batch", "max_batch must not be negative"),
+        ("max_expires_ns", "max_expires must not be negative"),
+        ("max_bytes", "max_bytes must not be negative"),
+        ("inactive_threshold_ns", "inactive_threshold must not be negative"),
+        ("priority_timeout_ns", "priority_timeout must not be negative"),
+        ("idle_heartbeat_ns", "idle_heartbeat must not be negative"),
+        ("max_ack_pending", "max_ack_pending must be set to -1"),
+        ("max_deliver", "max_deliver must be set to -1"),
+    ],
+)
+def test_what_is_negative_means_none(field: str, text: str) -> None:
+    """A client that asks for pedantry is told; another gets what it would have got without the field."""
+    around = rules.Surroundings(StreamConfig(name="S", num_replicas=1))
+    plain = ConsumerConfig(durable_name="D", ack_policy=AckPolicy.EXPLICIT)
+    wanted = attrs.evolve(plain)
+    setattr(wanted, field, -5)
+    refused = rules.check_create(wanted, around, pedantic=True)
+    assert isinstance(refused, ApiError)
+    assert (refused.err_code, refused.description) == (10157, f"pedantic mode: {text}")
+    default = -1 if field == "max_ack_pending" else getattr(rules.check_create(plain, around), field)
+    assert getattr(rules.check_create(wanted, around), field) == default
+
+
+def test_who_is_inactive_for_how_long() -> None:
+    """Without a durable name a consumer goes after five seconds. An update that leaves that name out leaves it as it
+    is, and one that gives it makes the consumer stay.
+    """
+    around = rules.Surroundings(StreamConfig(name="S", num_replicas=1))
+    unnamed, durable = ConsumerConfig(name="C"), ConsumerConfig(durable_name="C")
+
+    def made(new: ConsumerConfig, old: ConsumerConfig | None = None) -> ConsumerConfig:
+        checked = rules.check_create(new, around, old=old)
+        assert isinstance(checked, ConsumerConfig)
+        return checked
+
+    assert (made(unnamed).inactive_threshold_ns, made(durable).inactive_threshold_ns) == (5 * SECOND_NS, 0)
+    assert made(unnamed, made(unnamed)) == made(unnamed)
+    assert made(unnamed, made(durable)) == made(durable, made(unnamed)) == made(durable)
+    refused = rules.check_create(unnamed, around, old=made(durable), action=Action.CREATE)
+    assert isinstance(refused, ApiError)
+    assert refused.err_code == 10148

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import errno
 from functools import partial
+from itertools import pairwise
 
 import orjson
 import pytest
@@ -16,7 +17,7 @@ from tests.unit.jetstream.service_world import Stage, call, play, publish
 from tnats.client import Client, connect
 from tnats.jetstream import service
 from tnats.jetstream.stream import backlog
-from tnats.limits import SECOND_NS
+from tnats.limits import SECOND_NS, SPARSE_WARNING_NS
 from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
 from tnats.storage.store import StoreOptions
 from tnats.storage.stream_log import StreamLogOptions
@@ -113,6 +114,9 @@ def test_publishers_are_refused_while_no_segment_can_be_made() -> None:
                     assert isinstance(seq, int)
                     acked[seq] = number
             assert refused > 100
+            told = [time_ns for time_ns, line in stage.machine.log_lines if "refuses publishes until" in line]
+            assert told
+            assert all(later - earlier >= SPARSE_WARNING_NS for earlier, later in pairwise(told))
             assert len(acked) > 20
             assert list(acked) == list(range(1, len(acked) + 1))
             await assert_stored(client, acked)
@@ -132,6 +136,25 @@ def test_publishers_are_refused_while_no_segment_can_be_made() -> None:
             await assert_stored(client, acked)
             await stage.restart()
             await assert_stored(client, acked)
+
+    play(1, scene).unwrap()
+
+
+def test_a_stream_whose_file_fails_says_so_once() -> None:
+    """A segment that cannot be made, for no want of space, stops the stream: publishers hear it, the health check
+    has it, and the log in one line.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            stage.machine.drive.faults.append(DiskFault(("create",), Fail(errno.EIO), glob=SEGMENTS))
+            answers = [await publish(client, "s", payload(number)) for number in range(60)]
+            assert "error" in (answers[-1] or {})
+            assert stage.node.jetstream is not None
+            assert stage.node.jetstream.health()
+            told = [line for _, line in stage.machine.log_lines if "takes no more writes" in line]
+            assert len(told) == 1, told
 
     play(1, scene).unwrap()
 

@@ -12,10 +12,18 @@ from tests.unit.jetstream.service_world import Stage, call, play, publish
 from tnats.client import Client, ClientError, connect
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Kind, SyncFault
 from tnats.runtime.sim.disk_image import CrashPolicy
+from tnats.storage.errors import StoreFull
+
+
+def told(stage: Stage, *parts: str) -> list[str]:
+    """The lines of the server's log that have all these parts."""
+    return [line for _, line in stage.machine.log_lines if all(part in line for part in parts)]
 
 
 def test_a_full_disk_refuses_and_recovers() -> None:
-    """While there is no space nothing is acknowledged; afterwards publishes work, and every ack was true."""
+    """While there is no space nothing is acknowledged, and the log says it once; afterwards publishes work, and every
+    ack was true.
+    """
 
     async def scene(stage: Stage) -> None:
         acked = {}
@@ -33,6 +41,7 @@ def test_a_full_disk_refuses_and_recovers() -> None:
                     assert not 10 <= number < 20, answer
                     acked[number] = answer["seq"]
             assert sorted(acked) == [*range(10), *range(20, 30)]
+            assert len(told(stage, "refuses publishes until there is room")) == 1
             await stage.restart()
             state = (await call(client, "STREAM.INFO.S"))["state"]
             assert isinstance(state, dict)
@@ -60,6 +69,7 @@ def test_a_failed_sync_freezes_the_store() -> None:
             assert "takes no more writes" in str(answer["error"])
             assert stage.node.jetstream is not None
             assert any("takes no more writes" in line for line in stage.node.jetstream.health())
+            assert len(told(stage, "[ERR]", "takes no more writes")) == 1
             assert "message" in await call(client, "STREAM.MSG.GET.S", {"seq": 1})
             await stage.restart()
             answer = await publish(client, "s", b"4")
@@ -67,6 +77,38 @@ def test_a_failed_sync_freezes_the_store() -> None:
             assert "error" not in answer
             assert stage.node.jetstream is not None
             assert stage.node.jetstream.health() == []
+
+    play(1, scene).unwrap()
+
+
+def test_the_subjects_of_an_unfinished_update_belong_to_one_stream() -> None:
+    """An update that only the catalogue has counts from the next start on: the subjects that it gave are the stream's
+    until it is deleted, and those that it took away are free.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+
+            async def is_made(name: str, subject: str) -> bool:
+                return "error" not in await call(client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [subject]})
+
+            async def refuse(entry: object) -> None:
+                raise StoreFull("no space")
+
+            assert await is_made("S", "old")
+            assert stage.node.jetstream is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(stage.node.jetstream.accounts["$G"].streams["S"], "commit", refuse)
+                answer = await call(client, "STREAM.UPDATE.S", {"name": "S", "subjects": ["new"]})
+            assert "no space" in str(answer["error"])
+            assert not await is_made("T", "old")  # which it goes on to take in
+            await stage.restart()
+            assert not await is_made("T", "new")
+            assert await is_made("T", "old")
+            await call(client, "STREAM.DELETE.S")
+            assert await is_made("U", "new")
+            await call(client, "STREAM.DELETE.T")
+            assert await is_made("V", "old")
 
     play(1, scene).unwrap()
 
@@ -116,6 +158,41 @@ def test_an_ack_that_was_not_written_is_never_confirmed(fails_for_good: bool) ->
     play(1, scene).unwrap()
 
 
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+@pytest.mark.parametrize("words", [b"+ACK", b"+TERM no use"])
+def test_what_was_acknowledged_on_a_full_disk_leaves(retention: str, words: bytes) -> None:
+    """Once there is room the messages go, and their dead letters come, though nobody acknowledges again."""
+
+    async def scene(stage: Stage) -> object:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "retention": retention})
+            await call(client, "STREAM.CREATE.D", {"name": "D", "subjects": ["dead"]})
+            config = {"durable_name": "C", "ack_policy": "explicit", "metadata": {"tnats.dead_letter": "dead"}}
+            await call(client, "CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
+            for _ in range(3):
+                await publish(client, "s", b"1")
+            got = client.subscribe("got")
+            await client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"3", reply="got")
+            replies = [(await got.next_message(1)).reply for _ in range(3)]
+            await stage.sleep(1)
+            stage.machine.drive.faults.append(DiskFault(("write", "create", "resize"), Fail(errno.ENOSPC)))
+            for reply in replies:
+                await client.publish(reply, words)
+                await stage.sleep(0.3)
+            stage.machine.drive.faults.clear()
+            await stage.sleep(3)
+            await publish(client, "s", b"4")
+            await stage.sleep(1)
+            counts = []
+            for stream in ("S", "D"):
+                state = (await call(client, f"STREAM.INFO.{stream}"))["state"]
+                assert isinstance(state, dict)
+                counts.append(state["messages"])
+            return counts
+
+    assert play(1, scene).unwrap() == [1, 3 if words.startswith(b"+TERM") else 0]
+
+
 def test_a_flood_is_refused() -> None:
     """Beyond the bound on what waits to be stored publishers are told 429 at once, and nothing of it is stored."""
 
@@ -156,6 +233,7 @@ def test_a_full_store_is_told() -> None:
             refused = [one for one in answers if one is not None and "error" in one]
             assert len(refused) == 5
             assert "10023" in str(refused[0]["error"])
+            assert len(told(stage, "[WRN]", "memory storage", "limit is 1000")) == 1
             assert await publish(client, "f", b"") == {"stream": "F", "seq": 1}
 
     play(1, scene).unwrap()

@@ -252,3 +252,43 @@ def test_republishing_in_a_circle_ends() -> None:
                 assert stored == number * (REPUBLISHINGS_MAX + 1)
 
     play(8, scene).unwrap()
+
+
+def test_a_firing_is_stored_under_the_subject_that_the_stream_makes_of_its_target() -> None:
+    """As a message that is published there."""
+
+    async def scene(stage: Stage) -> None:
+        async with joined(stage) as client:
+            transform = {"src": "s.b", "dest": "s.z"}
+            config = {"subjects": ["s.>"], "allow_msg_schedules": True, "subject_transform": transform}
+            await call(client, "STREAM.CREATE.S", {"name": "S", **config})
+            await say(client, "s.a", b"", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "s.b"})
+            await stage.sleep(3.5)
+            found: Any = await call(client, "STREAM.INFO.S", {"subjects_filter": ">"})
+            assert found["state"]["subjects"] == {"s.a": 1, "s.z": 3}
+
+    play(1, scene).unwrap()
+
+
+def test_time_in_a_sealed_stream() -> None:
+    """Its schedules do not fire; a message ends when its publisher said, and nothing takes its place."""
+
+    async def scene(stage: Stage) -> None:
+        async with joined(stage) as client:
+            schedule = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "s.b"}
+            kinds: list[tuple[dict[str, Any], dict[str, str], tuple[int, int, int]]] = [
+                ({"allow_msg_schedules": True}, schedule, (1, 1, 1)),
+                ({"subject_delete_marker_ttl": 60 * SECOND}, {"Nats-TTL": "60s"}, (0, 2, 1)),
+                ({"allow_msg_ttl": True}, {"Nats-TTL": "60s"}, (0, 2, 1)),
+            ]
+            for features, headers, left in kinds:
+                config = {"name": "S", "subjects": ["s.>"], **features}
+                await call(client, "STREAM.CREATE.S", config)
+                await say(client, "s.a", b"", headers)
+                sealed: Any = await call(client, "STREAM.UPDATE.S", {**config, "sealed": True})
+                assert sealed["config"]["sealed"], sealed
+                await stage.sleep(65)
+                assert await state(client, "S") == left, features
+                await call(client, "STREAM.DELETE.S")
+
+    play(1, scene).unwrap()

@@ -14,6 +14,8 @@ import trio
 from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, ClientError, Subscription, connect
+from tnats.limits import SECOND_NS
+from tnats.notation import format_time
 from tnats.runtime.sim.disk_faults import DiskFault, Fail
 
 
@@ -94,6 +96,50 @@ def test_a_copy_is_whole_when_the_disk_was_full() -> None:
     play(1, scene).unwrap()
 
 
+def test_interest_lasts_while_the_disk_is_full() -> None:
+    """An interest stream whose only reader cannot store at the moment keeps what is published for it."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o"], retention="interest", storage="memory")
+            await make(client, "S", sources=[{"name": "O"}])
+            await stage.sleep(3)
+            await publish(client, "o", b"0")
+            await stage.sleep(1)
+            faults = stage.machine.drive.faults
+            faults.append(DiskFault(("write", "resize", "create"), Fail(errno.ENOSPC)))
+            for number in range(1, 21):
+                await publish(client, "o", b"%d" % number)
+                await stage.sleep(0.4)
+            faults.clear()
+            await stage.sleep(10)
+            assert [payload for _, _, payload in await held(client, "S")] == [str(number) for number in range(21)]
+            assert await held(client, "O") == []
+
+    play(1, scene).unwrap()
+
+
+def test_interest_ends_with_the_stream() -> None:
+    """What an interest stream kept for a reader alone goes when that is deleted."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            for storage in ("file", "memory"):
+                await make(client, "O", subjects=["o"], retention="interest", storage=storage)
+                await make(client, "S", sources=[{"name": "O"}], discard="new", max_msgs=2, storage=storage)
+                await stage.sleep(3)
+                for number in range(6):
+                    await publish(client, "o", b"%d" % number)
+                await stage.sleep(1)
+                assert [payload for _, _, payload in await held(client, "O")] == [*"2345"]
+                await call(client, "STREAM.DELETE.S")
+                await stage.sleep(1)
+                assert await held(client, "O") == []
+                await call(client, "STREAM.DELETE.O")
+
+    play(1, scene).unwrap()
+
+
 def test_names_with_percent_signs() -> None:
     """They mean nothing: what is sourced under a filter with them says where it comes from, and comes once."""
 
@@ -112,6 +158,33 @@ def test_names_with_percent_signs() -> None:
             await stage.restart()
             await stage.sleep(3)
             assert len(await held(client, "S")) == 3
+
+    play(1, scene).unwrap()
+
+
+def test_interest_goes_on_while_sources_change() -> None:
+    """An interest stream has its reader before, during and after an update of that one's sources; when it is among them
+    no more, what was kept for it goes.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o"], retention="interest", storage="memory")
+            await make(client, "P", subjects=["p"])
+            config = {"name": "T", "storage": "memory", "max_msgs": 1, "discard": "new"}
+            await make(client, **config, sources=[{"name": "O"}])
+            assert stage.node.jetstream is not None
+            streams = stage.node.jetstream.accounts["$G"].streams
+            streams["T"].intakes.follow(streams["T"])
+            assert not streams["O"].interest.drops(b"o")
+            await put(client, "o", "taken")
+            await put(client, "o", "kept for want of room")
+            await stage.sleep(1)
+            assert [text for _, _, text in await held(client, "T")] == ["taken"]
+            assert [text for _, _, text in await held(client, "O")] == ["kept for want of room"]
+            await call(client, "STREAM.UPDATE.T", {**config, "sources": [{"name": "P"}]})
+            await stage.sleep(1)
+            assert await held(client, "O") == []
 
     play(1, scene).unwrap()
 
@@ -371,6 +444,57 @@ def test_a_way_that_breaks_now_and_then() -> None:
     play(1, scene).unwrap()
 
 
+@pytest.mark.parametrize("way", [{}, {"external": {"api": "X.API"}}])
+def test_an_origin_that_was_made_anew(way: dict[str, Any]) -> None:
+    """A stream of the same name that takes its place is sourced from its beginning, each message once, also when a
+    restart comes between.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client, another_way(client):
+            await make(client, "S", sources=[{"name": "O", **way}])
+            wanted: list[str] = []
+            for generation in range(3):
+                await make(client, "O", subjects=["o"])
+                for number in range(5 - generation):
+                    await publish(client, "o", b"%d.%d" % (generation, number))
+                    wanted.append(f"{generation}.{number}")
+                await stage.sleep(20)
+                assert [payload for _, _, payload in await held(client, "S")] == wanted
+                if generation == 1:
+                    await stage.restart()
+                    await stage.sleep(20)
+                await call(client, "STREAM.DELETE.O")
+            info: Any = await call(client, "STREAM.INFO.S")
+            assert (info["state"]["messages"], info["sources"][0]["seq"]) == (12, 3)
+
+    play(1, scene).unwrap()
+
+
+def test_what_is_told_of_origins() -> None:
+    """The last sequence that was taken, not the last one that was looked at; and an origin that is not there."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            await make(client, "S", sources=[{"name": "O", "filter_subject": "o.1"}, {"name": "N"}])
+            await make(client, "M", mirror={"name": "N"})
+            for subject in ("o.1", "o.1", "o.2"):
+                await publish(client, subject, b"")
+            await stage.sleep(3)
+            infos: list[Any] = [await call(client, f"STREAM.INFO.{name}") for name in "SM"]
+            first, *others = [*infos[0]["sources"], infos[1]["mirror"]]
+            assert (first["seq"], first["lag"], first.get("error")) == (2, 0, None)
+            assert [(one["error"]["err_code"], one["active"]) for one in others] == [(10059, -1)] * 2
+            await make(client, "N", subjects=["n"])
+            await publish(client, "n", b"")
+            await stage.sleep(3)
+            infos = [await call(client, f"STREAM.INFO.{name}") for name in "SM"]
+            assert [one.get("error") for one in [*infos[0]["sources"], infos[1]["mirror"]]] == [None] * 3
+
+    play(1, scene).unwrap()
+
+
 def test_starts_filters_and_transforms_of_a_mirror() -> None:
     """A mirror begins where it is told, takes what its filters match, renames, and keeps its origin's sequences."""
 
@@ -393,6 +517,111 @@ def test_starts_filters_and_transforms_of_a_mirror() -> None:
             assert [subject for _, subject, _ in await held(client, "R")] == ["o.1", "even.0"] * 5
             for name in "STFR":
                 assert all(str(seq) == payload for seq, _, payload in await held(client, name))
+
+    play(1, scene).unwrap()
+
+
+def test_a_start_that_lies_ahead() -> None:
+    """What is published until then is not copied; then everything is, each message once, after a restart as well."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o"])
+            await publish(client, "o", b"old")
+            start = format_time(stage.runtime.clock.wall_ns() + 20 * SECOND_NS)
+            await make(client, "M", mirror={"name": "O", "opt_start_time": start})
+            await make(client, "S", sources=[{"name": "O", "opt_start_time": start}])
+            for payload in (b"early", b"in time", b"later"):
+                await publish(client, "o", payload)
+                await stage.sleep(25)
+                stage.machine.kill()
+                await stage.machine.wait_ended()
+                stage.machine.start()
+                await stage.sleep(3)
+            for name in "MS":
+                assert [payload for _, _, payload in await held(client, name)] == ["in time", "later"]
+
+    play(1, scene).unwrap()
+
+
+def test_the_transform_of_the_copying_stream() -> None:
+    """It comes behind those of the source or mirror, for what they copy as for what is published."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            twice = [{"src": "o.a", "dest": "t.a"}, {"src": "o.b", "dest": ""}]
+            transform = {"src": "t.>", "dest": "u.>"}
+            await make(client, "M", mirror={"name": "O", "subject_transforms": twice}, subject_transform=transform)
+            source = {"name": "O", "subject_transforms": twice}
+            await make(client, "S", sources=[source], subject_transform=transform, subjects=["t.own"])
+            for subject in ("o.a", "o.b", "o.c"):
+                await publish(client, subject, b"")
+            await stage.sleep(3)
+            await publish(client, "t.own", b"")
+            assert [subject for _, subject, _ in await held(client, "M")] == ["u.a", "o.b"]
+            assert [subject for _, subject, _ in await held(client, "S")] == ["u.a", "o.b", "u.own"]
+            message: Any = (await call(client, "STREAM.MSG.GET.S", {"seq": 1}))["message"]
+            header = base64.b64decode(message["hdrs"]).split(b"\r\n")[1]
+            assert header.rpartition(b" ")[0] == b"Nats-Stream-Source: O 1 o.a\fo.b t.a\f> o.a"
+
+    play(1, scene).unwrap()
+
+
+def test_copies_of_rollups() -> None:
+    """A stream that allows no roll-ups keeps what its origin has rolled up, header and all, through a restart too."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"], allow_rollup_hdrs=True)
+            copies: dict[str, dict[str, Any]] = {"M": {"mirror": {"name": "O"}}, "S": {"sources": [{"name": "O"}]}}
+            for name, origin in copies.items():
+                await make(client, name, **origin)
+                await make(client, f"{name}r", **origin, allow_rollup_hdrs=True)
+            for number in range(3):
+                await publish(client, "o.1", b"%d" % number)
+            await client.request("o.1", b"3", headers={"Nats-Rollup": "sub"})
+            await stage.sleep(3)
+            for _ in range(2):
+                for name in copies:
+                    assert [payload for _, _, payload in await held(client, name)] == [*"0123"]
+                    assert [payload for _, _, payload in await held(client, f"{name}r")] == ["3"]
+                    message: Any = (await call(client, f"STREAM.MSG.GET.{name}", {"seq": 4}))["message"]
+                    assert b"Nats-Rollup: sub" in base64.b64decode(message["hdrs"])
+                await stage.restart()
+                await stage.sleep(3)
+
+    play(1, scene).unwrap()
+
+
+def test_sealed_copies() -> None:
+    """What a sealed stream copied stays as it is, also after a restart; its info still says what it was copied from."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o"])
+            copies: dict[str, dict[str, Any]] = {"M": {"mirror": {"name": "O"}}, "S": {"sources": [{"name": "O"}]}}
+            for name, config in copies.items():
+                await make(client, name, **config)
+            await publish(client, "o", b"1")
+            await stage.sleep(2)
+            for name, config in copies.items():
+                answer: Any = await call(client, f"STREAM.UPDATE.{name}", {"name": name, **config, "sealed": True})
+                assert answer["config"]["sealed"]
+            for number in (2, 3):
+                await publish(client, "o", b"%d" % number)
+                await stage.sleep(2)
+                assert [len(await held(client, name)) for name in "OMS"] == [number, 1, 1]
+                infos: list[Any] = [await call(client, f"STREAM.INFO.{name}") for name in "MS"]
+                mirror, source = infos[0]["mirror"], infos[1]["sources"][0]
+                assert (mirror["name"], source["name"], source["seq"]) == ("O", "O", 1)
+                if number == 2:  # it has not rested through a start yet
+                    assert (mirror["lag"], source["lag"]) == (1, 1)
+                    assert min(mirror["active"], source["active"]) > 0
+                stage.machine.kill()
+                await stage.machine.wait_ended()
+                stage.machine.start()
+                await stage.sleep(2)
 
     play(1, scene).unwrap()
 

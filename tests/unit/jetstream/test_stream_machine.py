@@ -413,6 +413,26 @@ def test_the_largest_batch() -> None:
     assert batch(1001, closes=False) == ["!10199", "0"]
 
 
+def test_a_subject_has_one_schedule_of_a_batch() -> None:
+    """A second one would take the first away, which was published with it."""
+    desk = Desk(allow_atomic=True, allow_msg_schedules=True)
+    when = {"Nats_Schedule": "@at 2099-01-01T00:00:00Z", "Nats_Schedule_Target": "b", "Nats_Batch_Id": "B"}
+    for last, wanted in (("a.2", '{"stream":"T","seq":2,"batch":"B","count":2}'), ("a.1", "!10111")):
+        desk.say(publish("a.1", "", Nats_Batch_Sequence="1", **when))
+        assert desk.say(publish(last, "", Nats_Batch_Sequence="2", Nats_Batch_Commit="1", **when)) == [wanted]
+    assert desk.seqs() == [1, 2]
+
+
+def test_the_mark_of_the_end_is_not_what_is_wrong_with_a_batch() -> None:
+    """What a message of a batch asks for is looked at before it is measured with what the server adds."""
+    desk = Desk(allow_atomic=True, max_msg_size=100)
+    pieces = {"Nats_Batch_Id": "B", "Nats_Expected_Last_Sequence": "9"}
+    assert desk.say(publish("a.1", "", Nats_Batch_Sequence="1", **pieces)) == [""]
+    assert desk.say(publish("a.1", "", Nats_Batch_Sequence="2", Nats_Batch_Id="B", Nats_Batch_Commit="eob")) == [
+        "!10071"
+    ]
+
+
 def test_an_idle_batch_is_given_up() -> None:
     """After ten seconds without a message, with an advisory; what comes then is incomplete."""
     desk = Desk(allow_atomic=True)
@@ -556,6 +576,32 @@ def test_interest_streams_drop_what_nobody_wants() -> None:
     assert desk.seqs() == [1, 3]
     assert desk.say(publish("b", Nats_Rollup="all")) == ["4"]
     assert (desk.seqs(), desk.store.first_seq, desk.store.last_seq) == ([], 5, 4)
+
+
+def test_a_work_queue_that_is_copied() -> None:
+    """What its consumer waits for stays when another stream has taken it; what nobody waits for goes."""
+    desk = Desk(retention="workqueue")
+    desk.interest.put("C", View(b"a.*"))
+    copy = View(b">")
+    desk.interest.put("copy", copy)
+    desk.say(publish("a.1"), publish("b"))
+    copy.done = {1, 2}
+    assert desk.interest.removable(desk.store, [1, 2], is_copied=True) == [2]
+    assert desk.interest.removable(desk.store, [1]) == [1]
+
+
+def test_interest_in_a_known_subject_changes() -> None:
+    """Of a subject that is published on all the time, too, a consumer counts as soon as it is there, and no longer."""
+    desk = Desk(retention="interest")
+    for number in range(4):
+        desk.publish(publish("a.x"))
+        assert desk.seqs() == []
+        desk.interest.put("c", View(b"a.*"))
+        desk.publish(publish("a.x"), publish("a.x"))
+        assert desk.seqs() == [3 * number + 2, 3 * number + 3]
+        desk.interest.discard("c")
+        removable, _ = desk.interest.sweep(desk.store, 1)
+        desk.apply(Remove(tuple(removable)))
 
 
 def test_interest_needs_all_consumers() -> None:

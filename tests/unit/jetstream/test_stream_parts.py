@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
+import attrs
 import orjson
 import pytest
 from tests.unit.jetstream.stores import SECOND, T0
 
 from tnats.jetstream.api.errors import ApiError
-from tnats.jetstream.api.times import format_time, parse_time
 from tnats.jetstream.stream import quotas, rules
-from tnats.jetstream.stream.config import Republish, Storage, StreamConfig, StreamSource
+from tnats.jetstream.stream.config import Republish, Storage, StreamConfig, StreamSource, SubjectTransform
 from tnats.jetstream.stream.counters import Total, merge_sourced
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.fast_batches import Control, parse_control
@@ -19,6 +20,7 @@ from tnats.jetstream.stream.headers import nats_headers, source_alone, storable
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.ttl import NEVER, parse_ttl
+from tnats.notation import format_time, parse_time
 from tnats.subjects.draw import Draw
 from tnats.wire.headers import parse_headers
 
@@ -87,6 +89,26 @@ def test_cycles_of_sources_are_found() -> None:
     refused = rules.check(StreamConfig(name="D", sources=[StreamSource("B")]), around)
     assert isinstance(refused, ApiError)
     assert refused.description == "detected cycle"
+
+
+@pytest.mark.parametrize(
+    ("from_other", "from_own", "is_cycle"),
+    [
+        ({"filter_subject": "b.>"}, {"filter_subject": "a.>"}, False),
+        ({"filter_subject": "b.>"}, {"filter_subject": "*.x"}, True),
+        ({"filter_subject": "b.>"}, {}, True),
+        ({}, {"filter_subject": "a.>"}, True),
+        ({"filter_subject": "b.>"}, {"subject_transforms": [SubjectTransform("a.>", "b.>")]}, True),
+    ],
+)
+def test_streams_that_source_each_other(from_other: dict[str, Any], from_own: dict[str, Any], is_cycle: bool) -> None:
+    """They may where no message can come back, whether there is a stream between them or not."""
+    other = StreamConfig(name="B", sources=[StreamSource("A", **from_own)])
+    between = {"B": StreamConfig(name="B", sources=[StreamSource("C")]), "C": attrs.evolve(other, name="C")}
+    wanted = StreamConfig(name="A", sources=[StreamSource("B", **from_other)])
+    for others in ({"B": other}, between):
+        checked = rules.check(wanted, rules.Surroundings(find_stream=others.get))
+        assert (code(checked if isinstance(checked, ApiError) else None) == 10052) is is_cycle
 
 
 def test_overlap_with_other_streams() -> None:

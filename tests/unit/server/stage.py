@@ -14,7 +14,7 @@ from tnats.limits import SECOND_NS
 from tnats.runtime.api import Conn, ConnectionBroken, NetworkError, Runtime
 from tnats.runtime.sim.node import Node as Machine
 from tnats.runtime.sim.world import Settings, World, run_world
-from tnats.server.compose import build, settle
+from tnats.server.compose import build
 from tnats.server.config.load import read_options
 from tnats.server.config.options import Options
 from tnats.server.node import Node
@@ -45,6 +45,10 @@ class RawClient:
             if not part:
                 return bytes(answer)
             answer += part
+
+    def close(self) -> None:
+        """Leave without a word."""
+        self._conn.close()
 
     def _take(self) -> bytes:
         parts = []
@@ -156,12 +160,7 @@ def start_server(world: World, config: str) -> tuple[Machine, list[Node]]:
         def read() -> Options:
             return read_options(PATH, read=runtime.process.read_text, env={})
 
-        def read_again() -> Options:
-            options = read()
-            settle(options)
-            return options
-
-        node = build(runtime, read(), read_options=read_again)
+        node = build(runtime, read(), read_options=read)
         nodes.append(node)
         await node.run()
 

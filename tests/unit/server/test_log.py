@@ -68,3 +68,19 @@ def test_a_moved_file_is_begun_anew(tmp_path: Path) -> None:
     log.close()
     assert texts(tmp_path / "a.log.1") == ["old"]
     assert texts(path) == ["File log re-opened"]
+
+
+def test_a_file_that_cannot_be_begun_anew_is_written_on(tmp_path: Path) -> None:
+    """The log says so, and the server goes on: it does not stop for its log."""
+    path = tmp_path / "logs" / "a.log"
+    path.parent.mkdir()
+    log = ServerLog(live_runtime(), options(path), colors=False)
+    path.parent.rename(tmp_path / "moved")
+    log.reopen()
+    log.info("on")
+    path.parent.mkdir()
+    log.reopen()
+    log.close()
+    said = f"File log not re-opened: cannot open log file {path}: No such file or directory"
+    assert texts(tmp_path / "moved" / "a.log") == [said, "on"]
+    assert texts(path) == ["File log re-opened"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import orjson
 import pytest
 from tests.unit.server.stage import Stage, play, start_server, texts
 
+from tnats.broker.connection import Connection
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import DiskError, Runtime
 from tnats.runtime.sim.world import Settings, World, run_world
@@ -88,7 +91,7 @@ def test_reload_applies_limits_and_tells_clients() -> None:
         client = await stage.connect()
         lines = await stage.reload("max_payload: 100\ndebug: true")
         assert b'"max_payload":100' in await client.ask()
-        assert "[INF] Reloaded: debug = True" in lines
+        assert "[INF] Reloaded: debug = true" in lines
         assert "[INF] Reloaded: max_payload = 100" in lines
         assert lines[-1] == f"[INF] Reloaded server configuration ({stage.node.options.config_digest})"
         assert b"Maximum Payload Violation" in await client.ask(b"PUB a 101\r\n")
@@ -137,6 +140,41 @@ def test_reload_of_users_closes_those_who_are_no_longer_let_in() -> None:
     play(scene, "authorization { users: [ {user: a, password: x}, {user: b, password: y} ] }")
 
 
+@pytest.mark.parametrize(
+    ("config", "warned_of"),
+    [
+        ("port: 4222", ["0.0.0.0:4222"]),
+        ("host: '::'", ["[::]:4222"]),
+        ("host: 127.0.0.1", []),
+        ("host: localhost", []),
+        ("authorization { token: t }", []),
+        ("authorization { users: [ {user: a, password: x} ] }", []),
+    ],
+)
+def test_a_server_that_is_open_to_all_says_so(config: str, warned_of: list[str]) -> None:
+    """One line at the start, where other machines can connect and nobody has to say who they are."""
+
+    async def scene(stage: Stage) -> None:
+        start = "[WRN] Whoever reaches "
+        lines = [line for line in stage.logged if line.startswith(start)]
+        assert [line.removeprefix(start).partition(" ")[0] for line in lines] == warned_of
+
+    play(scene, config)
+
+
+def test_reload_names_values_as_they_are_written() -> None:
+    """The log shows durations, booleans and maps as a configuration has them, not as the program keeps them."""
+
+    async def scene(stage: Stage) -> None:
+        lines = await stage.reload('ping_interval: "90s"\nauthorization { users: [ {user: a, password: x} ] }')
+        assert "[INF] Reloaded: ping_interval = 1m30s" in lines
+        assert "[INF] Reloaded: authorization.users = [{...}]" in lines
+        (line,) = [one for one in await stage.reload("write_timeout: close") if "write_timeout" in one]
+        assert line.endswith("Reloaded: write_timeout = 'close'")
+
+    play(scene, "authorization { users: [ {user: a, password: y}, {user: b, password: z} ] }")
+
+
 def test_reload_shows_no_secrets() -> None:
     """A changed password or token is named, its value is not."""
 
@@ -177,6 +215,23 @@ def test_tracing_can_be_switched_while_a_message_is_half_way() -> None:
         assert len([line for line in stage.logged if "[TRC]" in line]) == before
 
     play(scene)
+
+
+def test_traced_connections_are_gone_at_once_when_they_end() -> None:
+    """Their buffers do not wait for the garbage collector, which comes late to a busy server."""
+
+    async def scene(stage: Stage) -> None:
+        gc.collect()
+        assert not gc.isenabled()
+        for farewell in (b"PING\r\n", b"BOGUS\r\n"):
+            client = await stage.connect()
+            await client.ask(farewell)
+            client.close()
+            await stage.sleep(1)
+            assert [one for one in gc.get_objects() if type(one) is Connection] == []
+        assert any("->> [-ERR" in line for line in stage.logged)
+
+    play(scene, "port: 4222\ntrace: true")
 
 
 def test_files_are_written_moved_and_removed() -> None:
@@ -247,7 +302,7 @@ def test_reload_during_lame_duck() -> None:
         client = await stage.connect()
         await stage.signal("USR2")
         lines = await stage.reload(f"{LAME_DUCK}max_connections: 1\ndebug: true")
-        assert "[INF] Reloaded: debug = True" in lines
+        assert "[INF] Reloaded: debug = true" in lines
         assert not await stage.accepts()
         await client.ask()
         assert await client.ask(b"PING\r\n") == b"PONG\r\n"

@@ -26,6 +26,9 @@ def options_of(text: str) -> Options:
         ("nats.example", ("nats.example", 4333)),
         ("nats.example:7000", ("nats.example", 7000)),
         ("[::1]:7000", ("::1", 7000)),
+        ("[::1]", ("::1", 4333)),
+        ("nats.example:0", ("nats.example", 4333)),
+        ("nats.example:-1", ("nats.example", 4333)),
     ],
 )
 def test_advertised_address(advertise: str, expected: tuple[str, int]) -> None:

@@ -25,7 +25,7 @@ async def filled(removed: range) -> SimDrive:
             await propose(stream, b"%d %b" % (sequence, BODY))
         if removed:
             stream.log.raise_start(removed.stop)
-        await stream.checkpoint(store.journal)
+        await stream.checkpoint()
     for path in list(drive.image.walk("/data/tnats/journal")):
         drive.image.cut(path, 0)
     return drive
@@ -47,7 +47,7 @@ def test_what_stood_in_an_unreadable_first_segment_is_lost() -> None:
                     with pytest.raises(DataDamaged):
                         await stream.log.load(sequence)
                 assert any(line == f"lost s 1-{lowest - 1} messages" for line in store.health())
-                await stream.checkpoint(store.journal)
+                await stream.checkpoint()
 
     run(test)
 

@@ -6,7 +6,15 @@ import random
 
 import pytest
 from tests.properties.storage_bench import StepClock, run
-from tests.properties.test_storage_store import apply, harm, readable, store_on, used_store
+from tests.properties.test_storage_store import (
+    apply,
+    harm,
+    open_and_replay,
+    propose,
+    readable,
+    store_on,
+    used_store,
+)
 
 from tnats.runtime.api import StoreLocked
 from tnats.runtime.sim.disk import SimDisk, SimDrive
@@ -22,6 +30,9 @@ def disk_of(drive: SimDrive) -> tuple[SimDisk, StepClock]:
 
 
 def sequences_of(body: bytes) -> tuple[int, int] | None:
+    """As `apply` takes an entry; "~sequence" uses up those up to there."""
+    if body.startswith(b"~"):
+        return 0, int(body[1:])
     sequence = int(body.partition(b" ")[0])
     return (sequence, sequence) if sequence > 0 else None
 
@@ -65,6 +76,27 @@ def test_a_sound_store_is_clean_and_damage_is_named() -> None:
             assert not report.is_clean or not (alarmed or lost), (what, report.findings)
             found_damage += not report.is_clean
         assert found_damage > 10
+
+    run(test)
+
+
+def test_sequences_that_are_passed_over_are_not_lost() -> None:
+    """A mirror passes over what its origin has removed. Until the next checkpoint only the journal tells."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            await propose(stream, b"1 x")
+            await stream.checkpoint()
+            await propose(stream, b"2 x")
+            await stream.commit.propose_nowait([b"~5"]).wait()
+            stream.log.skip(3, 5)
+            await stream.commit.committed()
+            await propose(stream, b"6 x")
+        report = await check(drive)
+        assert report.is_clean, report.findings
+        assert report.streams[0].last == 6
 
     run(test)
 

@@ -7,9 +7,10 @@ from array import array
 from itertools import pairwise
 
 import pytest
+from tests.unit.storage.patterns import Such
 
 from tnats.storage.index import MessageIndex
-from tnats.storage.index_columns import CHUNK_SIZE, LOST, PLACE_MIN, REMOVED
+from tnats.storage.index_columns import CHUNK_SIZE, LOST, PLACE_MIN, REMOVED, Columns
 from tnats.storage.index_subjects import SubjectState
 
 
@@ -38,14 +39,17 @@ def compare(index: MessageIndex, model: Model, rng: random.Random) -> None:
     assert index.subject_count == len(expected)
     for _ in range(5):
         at = rng.randint(model.start, model.last + 2)
-        for wanted in (None, b"a", b"c", lambda name: name < b"c", lambda name: False):
+        for wanted in (None, b"a", b"c", Such(lambda name: name < b"c"), Such(lambda name: False)):
             fits = [
                 s
                 for s in live
                 if wanted is None
                 or (model.live[s][0] == wanted if isinstance(wanted, bytes) else wanted(model.live[s][0]))
             ]
-            assert index.next(wanted, at) == next((s for s in fits if s >= at), 0)
+            if isinstance(wanted, bytes):
+                assert index.next(wanted, at) == next((s for s in fits if s >= at), 0)
+            elif wanted is not None:
+                assert index.few_from(wanted, at) in (None, [s for s in fits if s >= at])
             assert index.last_of(wanted, at) == next((s for s in reversed(fits) if s <= at), 0)
             assert index.last_of(wanted) == (fits[-1] if fits else 0)
             assert index.count(wanted, at) == sum(s >= at for s in fits)
@@ -125,6 +129,14 @@ def test_whole_chunks_leave_memory() -> None:
     assert index.place(CHUNK_SIZE + 5) == REMOVED
     assert index.next_live(CHUNK_SIZE) == 2 * CHUNK_SIZE
     assert index.previous_live(2 * CHUNK_SIZE - 1) == CHUNK_SIZE - 1
+
+
+def test_behind_the_last_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers ask for it with every message: it does not cost the rest of a chunk."""
+    index = MessageIndex()
+    index.put(7, b"s", 1, PLACE_MIN)
+    monkeypatch.setattr(Columns, "next_live", lambda columns, sequence: sequence)
+    assert [index.next_live(sequence) for sequence in (7, 8, 9)] == [7, 0, 0]
 
 
 def test_a_long_range_is_skipped_as_one() -> None:
@@ -234,9 +246,9 @@ def test_two_indexes_share_names(seed: int) -> None:
                 each.put_next(subject, 1, 5, step)
         assert index.subjects() == alone.subjects()
         assert index.subject_count == alone.subject_count
-        for wanted in (subject, lambda name: name < b"s5"):
+        for wanted in (subject, Such(lambda name: name < b"s5")):
             at = rng.randint(1, alone.last + 1)
-            assert index.next(wanted, at) == alone.next(wanted, at)
+            assert index.next(subject, at) == alone.next(subject, at)
             assert index.count(wanted, at) == alone.count(wanted, at)
             assert index.last_of(wanted) == alone.last_of(wanted)
             assert index.lasts(None) == alone.lasts(None)

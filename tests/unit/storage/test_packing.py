@@ -7,7 +7,10 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.storage_bench import run
+from tests.properties.test_storage_store import open_and_replay, propose, store_on
 
+from tnats.runtime.sim.disk import SimDrive
 from tnats.storage import hot, record
 from tnats.storage.message_log import Message
 from tnats.storage.packing import DICTIONARY_BYTES_MAX, DICTIONARY_SHARE, Packer, dictionary_of
@@ -67,3 +70,28 @@ def test_what_does_not_expand_is_no_message() -> None:
         assert Packer(body[:200]).expand(stored(wrong)) is None
     other = Packer(bytes(200)).expand(found)
     assert other is None or len(other.payload) == len(body)
+
+
+def test_a_packed_segment_is_as_full_after_a_start() -> None:
+    """What keeps the copies of its dictionary apart is no content, for lack of which messages would be moved."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            stream.log.is_packing = True
+            for sequence in range(1, 9):
+                await propose(stream, b"%d %b" % (sequence, b"abcd" * 50))
+            await stream.checkpoint()
+            await propose(stream, b"-2")
+            await stream.checkpoint()
+            before = {each.path: each.seed for each in stream.log.files.segments.values() if each.is_packed}
+            assert before
+        async with store_on(drive, seed=2) as store:
+            stream = await open_and_replay(store, "s")
+            stream.log.is_packing = True
+            await stream.checkpoint()
+            files = stream.log.files.segments.values()
+            assert before.items() <= {each.path: each.seed for each in files}.items()
+
+    run(test)

@@ -36,7 +36,7 @@ async def fill(store: Store) -> OpenStream:
         size = 900 if sequence == 6 else 140  # 1 to 5 stand in the first
         await propose(stream, b"%d %b" % (sequence, bytes(size)))
     stream.log.remove([1], erase=False)
-    await stream.checkpoint(store.journal)
+    await stream.checkpoint()
     return stream
 
 
@@ -75,7 +75,7 @@ def test_a_removal_that_was_promised_is_not_forgotten_in_silence(harm: Callable[
         async with store_on(drive, clean=False) as store:
             stream = await fill(store)
             await propose(stream, b"-2")
-            await stream.log.checkpoint(store.journal.flush)
+            await stream.log.checkpoint(stream.commit.group)
         drive.locks.clear()
         harm(drive.image)
         async with store_on(drive, seed=2) as store:
@@ -95,7 +95,7 @@ def test_a_message_that_stands_again_is_not_made_up_for_by_one_that_is_lost() ->
         async with store_on(drive, clean=False) as store:
             stream = await fill(store)
             await propose(stream, b"8 %b" % bytes(900))
-            await stream.checkpoint(store.journal)
+            await stream.checkpoint()
             await propose(stream, b"-2")
         drive.locks.clear()
         cut_record(drive.image)
@@ -130,7 +130,7 @@ def test_an_erasure_that_was_cut_short_is_no_damage(done: int) -> None:
                 stream = await open_and_replay(store, "s")
                 assert store.health() == []
                 assert stream.log.index.messages == 5
-                await stream.checkpoint(store.journal)
+                await stream.checkpoint()
         find(drive.image, hot.ERASED, 7)
 
     run(test)
@@ -151,6 +151,6 @@ def test_messages_that_were_lost_before_do_not_alarm_as_messages_that_are_back()
                 assert [line for line in store.health() if "lost" in line] == ["lost s 3-3 messages"]
                 assert not any("stand here again" in line for line in store.health())
                 await propose(stream, b"%d x" % (stream.log.index.last + 1))
-                await stream.checkpoint(store.journal)
+                await stream.checkpoint()
 
     run(test)

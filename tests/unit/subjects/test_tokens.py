@@ -33,11 +33,14 @@ from tnats.subjects import tokens
     ],
 )
 def test_validity_differs_by_who_asks(subject: bytes, pattern: bool, config: bool, literal: bool) -> None:
-    """SUB checks the shape, configuration white space too, a pedantic PUB lone wildcards; str asks the same."""
+    """SUB checks the shape, configuration white space too, a pedantic PUB lone wildcards, and who names a place to
+    publish to all of it; str asks the same.
+    """
     for form in (subject, tokens.to_text(subject)):
         assert tokens.is_valid_pattern(form) is pattern
         assert tokens.is_valid_subject(form) is config
         assert tokens.is_valid_literal(form) is literal
+        assert tokens.is_publishable(form) is (config and literal)
 
 
 @pytest.mark.parametrize(

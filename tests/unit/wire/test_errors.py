@@ -32,14 +32,13 @@ from tnats.wire import errors
 def test_errors_that_close(error: errors.WireError, line: bytes, reason: str) -> None:
     """Line and closed reason are those seen from nats-server 2.15.1."""
     assert error.line == line
-    assert error.closes
     assert error.reason is errors.ClosedReason(reason)
 
 
 def test_errors_that_leave_the_connection_open() -> None:
     """Subject faults, permissions and a full subscription table do not close."""
     for error in (errors.INVALID_SUBJECT, errors.INVALID_PUBLISH_SUBJECT, errors.MAX_SUBSCRIPTIONS_EXCEEDED):
-        assert not error.closes
+        assert error.reason is None
     assert errors.publish_violation(b"a") == b"-ERR 'Permissions Violation for Publish to \"a\"'\r\n"
     assert errors.reply_violation(b"_R_.x") == b"-ERR 'Permissions Violation for Publish with Reply of \"_R_.x\"'\r\n"
     text = b'Permissions Violation for Subscription to "a"'
@@ -65,4 +64,4 @@ def test_errors_that_leave_the_connection_open() -> None:
 )
 def test_quoting(raw: bytes, quoted: bytes) -> None:
     """Subjects inside errors are escaped as nats-server escapes them."""
-    assert errors.quote(raw) == quoted
+    assert errors.quoted(raw) == quoted

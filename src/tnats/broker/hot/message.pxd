@@ -15,9 +15,7 @@ cdef class Origin:
     cdef public bint echo, stalls
     cdef public Py_ssize_t reply_size, header_size, size
     @cython.locals(end=Py_ssize_t)
-    cdef Message message(
-        self, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop, Subscription subscription
-    )
+    cdef Message message(self, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop)
     @cython.locals(size=Py_ssize_t)
     cdef bytes without_headers(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop)
 
@@ -27,8 +25,6 @@ cdef class Origin:
 cdef class Message:
     cdef readonly bytes subject, reply, data
     cdef readonly Py_ssize_t header_size
-    cdef readonly Origin origin
-    cdef readonly Subscription subscription
 
 
 @cython.final
@@ -46,13 +42,7 @@ cdef class Inbox:
     cdef public Origin origin
     cdef public object deliver
     cdef public list batch
-    cdef public long long msgs, bytes
-    cdef take(
-        self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop,
-        Subscription subscription
-    )
-    @cython.locals(exchange=Exchange)
-    cdef announce(self)
+    cdef take(self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop)
     cpdef drain(self)
 
 
@@ -65,10 +55,7 @@ cdef class Funnel(Inbox):
     cdef bytearray stage
     cdef Py_ssize_t used, capacity
     cdef bint takes(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
-    cdef take(
-        self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop,
-        Subscription subscription
-    )
+    cdef take(self, Origin origin, bytes subject, const unsigned char *data, Py_ssize_t start, Py_ssize_t stop)
     @cython.locals(subject_size=Py_ssize_t, size=Py_ssize_t, used=Py_ssize_t, old=bytearray, stage=bytearray)
     cdef put(
         self, Origin origin, const unsigned char *names, Py_ssize_t subject_start, Py_ssize_t subject_end,

@@ -40,7 +40,7 @@ class Origin:
     def __init__(self, exchange: Exchange, owner: Any, outbound: Outbound | None) -> None:
         self.exchange = exchange
         self.owner = owner
-        """The client; None once it is gone."""
+        """The client; None of one inside the server, and once it is gone."""
         self.outbound = outbound
         self.echo = True
         self.stalls = False
@@ -49,17 +49,10 @@ class Origin:
         self.header_size = 0
         self.size = 0
 
-    def message(self, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription | None) -> Message:
+    def message(self, subject: bytes, data: bytes, start: int, stop: int) -> Message:
         """The current message as an object."""
         end = stop - 2
-        return Message(
-            subject,
-            data[start : start + self.reply_size],
-            self.header_size,
-            data[end - self.size : end],
-            self,
-            subscription,
-        )
+        return Message(subject, data[start : start + self.reply_size], self.header_size, data[end - self.size : end])
 
     def without_headers(self, data: bytes, start: int, stop: int) -> bytes:
         """The current message, behind "MSG subject sid ", for a client that does not know headers."""
@@ -73,25 +66,15 @@ class Origin:
 class Message:
     """A message as internal clients and special handling see it."""
 
-    __slots__ = ("data", "header_size", "origin", "reply", "subject", "subscription")
+    __slots__ = ("data", "header_size", "reply", "subject")
 
-    def __init__(
-        self,
-        subject: bytes,
-        reply: bytes,
-        header_size: int,
-        data: bytes,
-        origin: Origin,
-        subscription: Subscription | None,
-    ) -> None:
+    def __init__(self, subject: bytes, reply: bytes, header_size: int, data: bytes) -> None:
         self.subject = subject
         self.reply = reply
         """Empty if there is none."""
         self.header_size = header_size
         """Bytes at the front of `data` that are headers."""
         self.data = data
-        self.origin = origin
-        self.subscription = subscription
 
 
 class Subscription:
@@ -117,7 +100,7 @@ class Subscription:
         self.inbox = None
 
     def retire(self, nobody: SubscriptionOwner) -> None:
-        """Its client is gone: `nobody` stands in, so that a plan not yet rebuilt keeps nothing of it alive."""
+        """It has ended: `nobody` stands in, so that a plan not yet rebuilt keeps nothing of its client alive."""
         self.client = nobody
         self.silence()
 
@@ -125,7 +108,7 @@ class Subscription:
 class Inbox:
     """Where messages for an internal client gather until the end of the read that brought them."""
 
-    __slots__ = ("batch", "bytes", "deliver", "exchange", "msgs", "origin")
+    __slots__ = ("batch", "deliver", "exchange", "origin")
 
     def __init__(self, exchange: Exchange, origin: Origin, deliver: Callable[[Any], None]) -> None:
         """`deliver` gets a list of messages."""
@@ -133,25 +116,12 @@ class Inbox:
         self.origin: Origin | None = origin
         self.deliver = deliver
         self.batch: list[Message] = []
-        self.msgs = 0
-        self.bytes = 0
 
-    def take(
-        self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription
-    ) -> None:
-        """Add origin's message data[start:stop] ("[reply ][header size ]size", payload, line ends)."""
+    def take(self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int) -> None:
+        """Add origin's message data[start:stop]."""
         if not self.batch:
-            self.announce()
-        self.batch.append(origin.message(subject, data, start, stop, subscription))
-        self.msgs += 1
-        self.bytes += origin.size
-
-    def announce(self) -> None:
-        """There is something to drain."""
-        exchange = self.exchange
-        exchange.inboxes.append(self)
-        if not exchange.passing:
-            exchange.wake()
+            self.exchange.announce(self)
+        self.batch.append(origin.message(subject, data, start, stop))
 
     def drain(self) -> None:
         """Hand over what has gathered."""
@@ -187,9 +157,7 @@ class Funnel(Inbox):
         """Whether messages on the subject data[start:end] come here and go nowhere else."""
         return begins(data, start, end, self.prefix, len(self.prefix)) and not self.rivals and len(self.extensions) == 0
 
-    def take(
-        self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int, subscription: Subscription
-    ) -> None:
+    def take(self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int) -> None:
         self.put(origin, subject, 0, len(subject), data, start, stop)
 
     def put(
@@ -200,7 +168,7 @@ class Funnel(Inbox):
         size = HEAD_SIZE + subject_size + stop - start
         used = self.used
         if not used:
-            self.announce()
+            self.exchange.announce(self)
         if used + size > self.capacity:
             old = self.stage
             self.capacity = max(self.capacity * 2, used + size, STAGE_BYTES)
@@ -218,8 +186,6 @@ class Funnel(Inbox):
         append(stage, used, names, subject_start, subject_end)
         append(stage, used + subject_size, data, start, stop)
         self.used = used + subject_size + stop - start
-        self.msgs += 1
-        self.bytes += origin.size
 
     def drain(self) -> None:
         bundle = self.stage

@@ -17,6 +17,7 @@ cdef class Exchange:
     cdef public Py_ssize_t view_bytes, own_body_bytes, flush_bytes, deliveries_per_feed
     @cython.locals(outbound=Outbound, borrowers=list)
     cpdef release_buffer(self)
+    cpdef announce(self, inbox)
     cdef keep_stage(self, bytearray stage, Py_ssize_t capacity)
     @cython.locals(outbound=Outbound, rounds=int, inboxes=list, dirty=list)
     cpdef settle(self)
@@ -25,13 +26,15 @@ cdef class Exchange:
 @cython.final
 cdef class Outbound:
     cdef public Exchange exchange
-    cdef public object owner, write
+    cdef public object on_room, owner, write
     cdef public bytearray stage
     cdef public list queue
     cdef public Py_ssize_t max_pending, sent, used, capacity, queued
     cdef public bint dirty, blocked, borrowed, closed, gated, drops_when_gated, headers, tracks_replies
     cdef public long long msgs, bytes
     cpdef Py_ssize_t pending(self)
+    cpdef Py_ssize_t room(self)
+    cdef Py_ssize_t gate(self)
     @cython.locals(head_size=Py_ssize_t, size=Py_ssize_t, used=Py_ssize_t)
     cdef bint put(self, bytes head, const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
     cpdef bint put_bytes(self, bytes data) except -1

@@ -31,8 +31,7 @@ from tnats.limits import (
 from tnats.runtime.api import Buffer, ConnectionBroken
 
 if TYPE_CHECKING:
-    from tnats.broker.hot.message import Inbox
-    from tnats.broker.ports import Owner
+    from tnats.broker.ports import Drain, Owner
     from tnats.subjects.draw import Draw
 
 try:
@@ -73,7 +72,7 @@ class Exchange:
         self.small_stages: list[bytearray] = []
         self.dirty: list[Outbound] = []
         self.borrowers: list[Outbound] = []
-        self.inboxes: list[Inbox] = []
+        self.inboxes: list[Drain] = []
 
     def release_buffer(self) -> None:
         """End all references into the read buffer, so that it can be read into again."""
@@ -83,6 +82,12 @@ class Exchange:
             for outbound in borrowers:
                 outbound.flush()
                 outbound.own()
+
+    def announce(self, inbox: Drain) -> None:
+        """There is something in `inbox`: have it drained at the end of this pass, or soon."""
+        self.inboxes.append(inbox)
+        if not self.passing:
+            self.wake()
 
     def keep_stage(self, stage: bytearray, capacity: int) -> None:
         """Take an empty stage back."""
@@ -117,8 +122,8 @@ class Outbound:
 
     __slots__ = (
         "blocked", "borrowed", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange", "gated",
-        "headers", "max_pending", "msgs", "owner", "queue", "queued", "sent", "stage", "tracks_replies", "used",
-        "write",
+        "headers", "max_pending", "msgs", "on_room", "owner", "queue", "queued", "sent", "stage", "tracks_replies",
+        "used", "write",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +147,8 @@ class Outbound:
         self.gated = False
         """Three quarters full."""
         self.drops_when_gated = False
+        self.on_room: Callable[[Outbound], None] | None = None
+        """Called after each write that leaves room; None: nobody waits for it."""
         self.headers = False
         self.tracks_replies = False
         self.msgs = 0
@@ -150,6 +157,14 @@ class Outbound:
     def pending(self) -> int:
         """Bytes not yet taken by the connection."""
         return self.queued + self.used - self.sent
+
+    def room(self) -> int:
+        """Bytes that may be put before it is gated, 0 if there are none."""
+        return max(self.gate() - self.pending(), 0)
+
+    def gate(self) -> int:
+        """With more bytes than so many it is gated."""
+        return self.max_pending // 4 * 3
 
     def put(self, head: bytes, data: bytes, start: int, end: int) -> bool:
         """Append `head` and data[start:end]; False if the outbound is, or is thereby, closed."""
@@ -208,7 +223,7 @@ class Outbound:
             assert self.owner is not None
             self.owner.on_slow_consumer()
             return False
-        self.gated = pending > self.max_pending // 4 * 3
+        self.gated = pending > self.gate()
         return True
 
     def make_room(self, size: int) -> bool:
@@ -319,8 +334,10 @@ class Outbound:
             self.queued -= taken
         else:
             self.sent += taken
-        if self.gated and self.queued + self.used - self.sent <= self.max_pending // 4 * 3:
+        if (self.gated or self.on_room is not None) and self.queued + self.used - self.sent <= self.gate():
             self.gated = False
+            if self.on_room is not None:
+                self.on_room(self)
         return complete
 
     def own(self) -> None:

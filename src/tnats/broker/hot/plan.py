@@ -56,7 +56,7 @@ class Target:
             inbox = subscription.inbox
             if inbox is None or (inbox.origin is origin and not origin.echo):
                 return False
-            inbox.take(origin, self.subject, data, start, stop, subscription)
+            inbox.take(origin, self.subject, data, start, stop)
         else:
             if outbound is origin.outbound and not origin.echo:
                 return False
@@ -133,7 +133,7 @@ class Plan:
         if self.epoch != self.cell.number:
             self.builder.refresh(self)
         if self.special is not None:
-            return self.special.publish(origin, self, origin.message(self.subject, data, start, stop, None))
+            return self.special.publish(origin, self, origin.message(self.subject, data, start, stop))
         return self.fan_out(origin, data, start, stop, buffer)
 
     def publish(self, origin: Origin, reply: bytes, header_size: int, data: bytes) -> int:
@@ -165,7 +165,7 @@ class Plan:
                 self.builder.refresh(self)
             if self.special is not None:
                 subject = data[at + HEAD_SIZE : start]
-                delivered += self.special.publish(origin, self, origin.message(subject, data, start, stop, None))
+                delivered += self.special.publish(origin, self, origin.message(subject, data, start, stop))
             else:
                 shown = self.shown
                 if shown is None:

@@ -8,7 +8,8 @@ import orjson
 
 from tnats.client.jetstream.errors import ApiError, JetStreamError, api_error
 from tnats.client.message import Message
-from tnats.jetstream.api.fields import BOOL, INT, TEXT, UINT64, DecodeError, Record, row
+from tnats.jetstream.api.fields import BOOL, INT, TEXT, UINT64, Record, row
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.records import frozen
 
 T = TypeVar("T")

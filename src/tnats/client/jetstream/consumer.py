@@ -20,14 +20,17 @@ from tnats.jetstream.api.messages import (
 from tnats.jetstream.consumer.requests import PullBody
 from tnats.limits import SECOND_NS
 
-HEARTBEAT_S_MAX = 30.0
-HEARTBEAT_FROM_S = 10.0
+HEARTBEAT_NS_MAX = 30 * SECOND_NS
+HEARTBEAT_FROM_NS = 10 * SECOND_NS
 """A single pull request that may wait longer than this asks for heartbeats."""
 
 
-def heartbeat_ns(wait_s: float) -> int:
-    """How often the server is to show that a pull request still waits, one that may wait for `wait_s`."""
-    return nanoseconds(min(wait_s / 2, HEARTBEAT_S_MAX))
+def heartbeat_ns(wait_ns: int) -> int:
+    """How often the server is to show that a pull request still waits, one that may wait for `wait_ns`.
+
+    Servers refuse more than half of that.
+    """
+    return min(wait_ns // 2, HEARTBEAT_NS_MAX)
 
 
 class Consumer:
@@ -89,12 +92,13 @@ class Consumer:
         there was nothing. Raises NoResponders (no such consumer, or no leader), PullRefused, TimedOut when the server
         does not answer.
         """
+        wait_ns = nanoseconds(timeout_s)
         body = PullBody(
             batch=count_max,
-            expires_ns=0 if no_wait else nanoseconds(timeout_s),
+            expires_ns=0 if no_wait else wait_ns,
             no_wait=no_wait,
             max_bytes=bytes_max,
-            idle_heartbeat_ns=heartbeat_ns(timeout_s) if timeout_s >= HEARTBEAT_FROM_S else 0,
+            idle_heartbeat_ns=heartbeat_ns(wait_ns) if not no_wait and wait_ns >= HEARTBEAT_FROM_NS else 0,
             group=group,
             priority=priority,
         )
@@ -128,11 +132,12 @@ class Consumer:
         server shows that it still waits. The rest belongs to priority groups (ADR-42). The iteration raises
         ConsumerDeleted, ConsumerNotFound, PullRefused; it outlives lost connections and absent leaders.
         """
+        wait_ns = nanoseconds(expires_s)
         body = PullBody(
             batch=count_max,
-            expires_ns=nanoseconds(expires_s),
+            expires_ns=wait_ns,
             max_bytes=bytes_max,
-            idle_heartbeat_ns=nanoseconds(heartbeat_s) if heartbeat_s else heartbeat_ns(expires_s),
+            idle_heartbeat_ns=nanoseconds(heartbeat_s) if heartbeat_s else heartbeat_ns(wait_ns),
             group=group,
             min_pending=min_pending,
             min_ack_pending=min_ack_pending,

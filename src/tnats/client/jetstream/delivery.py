@@ -7,7 +7,7 @@ from tnats.client.jetstream.errors import ApiError, JetStreamError, MessageNotFo
 from tnats.client.message import Message, header_values
 from tnats.client.options import nanoseconds
 from tnats.jetstream.api.messages import StoredMsg
-from tnats.jetstream.api.times import parse_time
+from tnats.notation import parse_time
 from tnats.records import frozen
 from tnats.wire.headers import parse_headers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tnats.client.errors import ClientError, ConnectionLost, NoResponders, TimedOut
+from tnats.jetstream.api import errors
 
 
 class JetStreamError(ClientError):
@@ -41,7 +42,8 @@ class BucketNotFound(StreamNotFound):
     """There is no such bucket or object store: no stream is behind its name."""
 
     def __init__(self, what: str, bucket: str) -> None:
-        super().__init__(404, 10059, f"there is no {what} {bucket!r}")
+        missing = errors.STREAM_NOT_FOUND
+        super().__init__(missing.code, missing.err_code, f"there is no {what} {bucket!r}")
 
     def __str__(self) -> str:
         return self.description
@@ -88,21 +90,21 @@ OUTAGE = (NoResponders, TimedOut, ConnectionLost, TemporarilyUnavailable)
 """What says nothing about whether the thing asked for exists: who waits for it goes on waiting."""
 
 _BY_CODE: dict[int, type[ApiError]] = {
-    10004: TemporarilyUnavailable,
-    10008: TemporarilyUnavailable,
-    10009: TemporarilyUnavailable,
-    10013: NameInUse,
-    10014: ConsumerNotFound,
-    10037: MessageNotFound,
-    10058: NameInUse,
-    10059: StreamNotFound,
-    10071: WrongLastSequence,
-    10118: TemporarilyUnavailable,
-    10119: TemporarilyUnavailable,
-    10148: NameInUse,
-    10149: ConsumerNotFound,
-    10163: TemporarilyUnavailable,
-    10164: WrongLastSequence,
+    errors.CLUSTER_INCOMPLETE.err_code: TemporarilyUnavailable,
+    errors.CLUSTER_NOT_AVAIL.err_code: TemporarilyUnavailable,
+    errors.CLUSTER_NOT_LEADER.err_code: TemporarilyUnavailable,
+    errors.STREAM_OFFLINE.err_code: TemporarilyUnavailable,
+    errors.CONSUMER_OFFLINE.err_code: TemporarilyUnavailable,
+    errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_NOT_READY.err_code: TemporarilyUnavailable,
+    errors.STREAM_NOT_FOUND.err_code: StreamNotFound,
+    errors.CONSUMER_NOT_FOUND.err_code: ConsumerNotFound,
+    errors.CONSUMER_DOES_NOT_EXIST.err_code: ConsumerNotFound,
+    errors.NO_MESSAGE_FOUND.err_code: MessageNotFound,
+    errors.STREAM_NAME_EXIST.err_code: NameInUse,
+    errors.CONSUMER_NAME_EXIST.err_code: NameInUse,
+    errors.CONSUMER_ALREADY_EXISTS.err_code: NameInUse,
+    errors.STREAM_WRONG_LAST_SEQUENCE.err_code: WrongLastSequence,
+    errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code: WrongLastSequence,
 }
 
 

@@ -11,7 +11,7 @@ from tnats.client.errors import NoResponders
 from tnats.client.jetstream.answers import PubAck, decode_answer
 from tnats.client.message import HeadersLike, Message
 from tnats.client.options import nanoseconds
-from tnats.jetstream.api.times import format_duration
+from tnats.notation import format_duration
 
 NO_RESPONDERS_RETRIES = 2
 NO_RESPONDERS_WAIT_S = 0.25

@@ -209,5 +209,6 @@ class Stream:
         self, config: ConsumerConfig | None = None, *, count_max: int = 500, expires_s: float = 30.0
     ) -> OrderedMessages:
         """Its messages in order, as `config` says where to begin and which subjects: see `OrderedMessages`."""
-        body = PullBody(batch=count_max, expires_ns=nanoseconds(expires_s), idle_heartbeat_ns=heartbeat_ns(expires_s))
+        wait_ns = nanoseconds(expires_s)
+        body = PullBody(batch=count_max, expires_ns=wait_ns, idle_heartbeat_ns=heartbeat_ns(wait_ns))
         return OrderedMessages(self._api, self.name, config or ConsumerConfig(), body)

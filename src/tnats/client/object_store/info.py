@@ -15,7 +15,6 @@ from tnats.jetstream.api.fields import (
     INT,
     TEXT,
     UINT64,
-    DecodeError,
     ListOf,
     MapOf,
     Record,
@@ -23,7 +22,8 @@ from tnats.jetstream.api.fields import (
     row,
     to_object,
 )
-from tnats.jetstream.api.times import ZERO_TIME
+from tnats.jetstream.api.json_text import DecodeError
+from tnats.notation import ZERO_TIME
 from tnats.records import define, frozen
 
 CHUNK_BYTES = 128 * 1024

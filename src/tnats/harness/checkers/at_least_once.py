@@ -1,15 +1,16 @@
-"""C14: a consumer gets everything, and new messages in order.
+"""C14: a consumer delivers everything until it is acknowledged, and new messages in order.
 
-Property: each acknowledged message was delivered at least once by each consumer that never gives up (asked at the end,
-when consumers say that nothing is left); what is delivered was published, at that sequence; within one incarnation of
-the server first deliveries follow the stream's order. Cost: O(n log n). Source: the contract's K5; ADR-13.
+Property: each acknowledged message was delivered by each consumer that never gives up, until somebody acknowledged or
+terminated it (asked at the end, when consumers say that nothing is left); what is delivered was published, at that
+sequence; within one incarnation of the server first deliveries follow the stream's order.
+Cost: O(n log n). Source: the contract's K5; ADR-13.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tnats.harness.checkers.deliveries import Delivered, deliveries
+from tnats.harness.checkers.deliveries import Delivered, deliveries, ended
 from tnats.harness.checkers.evidence import Evidence, Result, result
 
 
@@ -21,11 +22,14 @@ def check(evidence: Evidence, complete: Iterable[str]) -> Result:
 def faults(evidence: Evidence, complete: list[str]) -> Iterator[str]:
     got = list(deliveries(evidence.history))
     seen = {(each.consumer, each.seq) for each in got}
+    done = ended(evidence.history)
     for publish in evidence.acked():
+        seq = publish.told("seq")
         for consumer in complete:
-            if (consumer, publish.told("seq")) not in seen:
-                seq = publish.told("seq")
+            if (consumer, seq) not in seen:
                 yield f"{publish.value} was acknowledged at {seq}; consumer {consumer} never delivered it"
+            elif (consumer, seq) not in done:
+                yield f"consumer {consumer} delivers {publish.value} at {seq} no more, and nobody acknowledged it"
     attempted = {operation.value: operation for operation in evidence.history.operations("publish")}
     for each in got:
         source = attempted.get(each.value)

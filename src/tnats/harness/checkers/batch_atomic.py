@@ -23,7 +23,7 @@ def check(evidence: Evidence) -> Result:
 def faults(evidence: Evidence) -> Iterator[str]:
     batches = evidence.history.operations("batch")
     gone = doomed(evidence)
-    for replica in evidence.replicas:
+    for replica in evidence.readings:
         place = {stored.value: seq for seq, stored in replica.messages.items()}
         for batch in batches:
             yield from of_batch(evidence, replica, batch, place, gone)

@@ -16,14 +16,14 @@ def check(evidence: Evidence) -> Result:
     readable = [replica for replica in evidence.replicas if not replica.failure]
     for other in readable[1:]:
         faults += differences(readable[0], other, f"{readable[0].node} and {other.node}")
-    before = {replica.node: replica for replica in readable}
+    before = {replica.name: replica for replica in readable}
     for replica in evidence.restarted:
-        if replica.node not in before:
+        if replica.name not in before:
             continue
         if replica.failure:
             faults.append(f"{replica.node} could not be read after a clean restart: {replica.failure}")
         else:
-            faults += differences(before[replica.node], replica, f"{replica.node} before and after a clean restart")
+            faults += differences(before[replica.name], replica, f"{replica.name} before and after a clean restart")
     return result("C6", "replicas agree, before and after a restart", faults)
 
 
@@ -34,5 +34,8 @@ def differences(one: Replica, other: Replica, places: str) -> Iterator[str]:
     for seq in sorted(one.messages.keys() | other.messages.keys()):
         here, there = one.messages.get(seq), other.messages.get(seq)
         if here != there:
-            yield f"{places}: at {seq} {here.value if here else 'nothing'} and {there.value if there else 'nothing'}"
+            words = [each.value if each else "nothing" for each in (here, there)]
+            if here and there and here.value == there.value:
+                words = [f"{each.value} on {each.subject} of {each.time_ns} ns" for each in (here, there)]
+            yield f"{places}: at {seq} {' and '.join(words)}"
             return

@@ -53,6 +53,11 @@ def acks(history: History, *kinds: str) -> Iterator[Operation]:
             yield ack
 
 
+def ended(history: History) -> set[tuple[str, int]]:
+    """(consumer, sequence) of what somebody acknowledged or terminated, whether that was heard or not."""
+    return {(ack.invoke.extra["consumer"], ack.value) for ack in acks(history, "sync", "ack", "term")}
+
+
 def confirmed(history: History) -> dict[tuple[str, int], Operation]:
     """(consumer, sequence): the first acknowledgement whose reception was confirmed."""
     found: dict[tuple[str, int], Operation] = {}

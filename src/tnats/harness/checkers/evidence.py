@@ -32,6 +32,7 @@ class Replica:
     """What one node's store was found to hold, read message by message."""
 
     node: str
+    """Its name, and behind a space, where one is read several times, when that was."""
     messages: dict[int, Stored]
     """By sequence."""
     last_seq: int = 0
@@ -45,6 +46,13 @@ class Replica:
     """What the health check says; empty when all is well."""
     failure: str = ""
     """Why it could not be read at all."""
+    read_ns: tuple[int, int] = (0, 0)
+    """From when to when it was read, in the history's time, where checkers ask for that."""
+
+    @property
+    def name(self) -> str:
+        """The same for all readings of one store."""
+        return self.node.partition(" ")[0]
 
     def is_named_lost(self, seq: int) -> bool:
         return any(first <= seq <= last for first, last in self.named_lost)
@@ -63,6 +71,11 @@ class Evidence:
     """With a sync interval: from when to when, in the history's time, what was acknowledged may have gone; power was
     lost at the end of each such time.
     """
+
+    @property
+    def readings(self) -> list[Replica]:
+        """Everything that was read, in order."""
+        return [*self.replicas, *self.restarted]
 
     @property
     def was_read(self) -> bool:
@@ -111,8 +124,8 @@ class Result:
 
     @property
     def text(self) -> str:
-        """A violation in a line: the first fault, and how many more there are."""
-        more = self.figures["violations"] - 1
+        """A violation in a line, or what could not be decided: the first one, and how many more there are."""
+        more = (self.figures["violations"] or len(self.texts)) - 1
         return self.texts[0] + (f" (and {more} more)" if more else "")
 
 

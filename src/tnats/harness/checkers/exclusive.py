@@ -1,9 +1,9 @@
 """C17, and C18 for waits: a message is with one worker at a time, and leaves a work queue by an acknowledgement only.
 
-Property: two deliveries of one message in one incarnation of the server, with nothing said about it in between, are
-at least the ack wait apart, or the wait that the backoff has for that delivery: the second did not arrive earlier than
-that after the first was asked for. In a work queue, an acknowledged message that is gone was acknowledged or terminated
-by somebody; one that is confirmed is gone.
+Property: two deliveries of one message in one incarnation of the server, with nothing said about it before the second
+(what was said of an earlier one may still be under way), are at least the ack wait apart, or the wait that the backoff
+has for that delivery: the second did not arrive earlier than that after the first was asked for. In a work queue, an
+acknowledged message that is gone was acknowledged or terminated by somebody; one that is confirmed is gone.
 Cost: O(n log n). Source: the contract's K6; ADR-42, JetStream documentation, "WorkQueuePolicy".
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tnats.harness.checkers.deliveries import Delivered, acks, confirmed, deliveries
+from tnats.harness.checkers.deliveries import Delivered, acks, confirmed, deliveries, ended
 from tnats.harness.checkers.evidence import Evidence, Result, result
 
 DRIFT = 0.02
@@ -52,9 +52,9 @@ def early(evidence: Evidence, waits_ns: Mapping[str, Sequence[int]]) -> Iterator
 
 
 def gone(evidence: Evidence) -> Iterator[str]:
-    spoken = {ack.value for ack in acks(evidence.history, "sync", "ack", "term")}
+    spoken = {seq for _, seq in ended(evidence.history)}
     done = {seq: ack for (_, seq), ack in confirmed(evidence.history).items()}
-    for replica in [*evidence.replicas, *evidence.restarted]:
+    for replica in evidence.readings:
         if replica.failure:
             yield f"{replica.node}: {replica.failure}"
             continue

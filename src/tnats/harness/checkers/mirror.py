@@ -22,7 +22,7 @@ def check(origin: Evidence, mirrors: list[Replica]) -> Result:
 
 
 def faults(origin: Evidence, mirrors: list[Replica]) -> Iterator[str]:
-    for replica, source in zip(mirrors, [*origin.replicas, *origin.restarted], strict=True):
+    for replica, source in zip(mirrors, origin.readings, strict=True):
         yield from removal.strangers(origin, replica)
         yield from removal.missing(origin, replica, removal.Limits())
         if replica.last_seq != source.last_seq:

@@ -33,7 +33,8 @@ def spans(history: History) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def faults(evidence: Evidence) -> Iterator[str]:
+def faults(evidence: Evidence, what: str = "object") -> Iterator[str]:
+    """`what` it is that has versions, for people."""
     versions: dict[str, list[Operation]] = {}
     for operation in evidence.history.operations("put", "delete"):
         if not operation.is_failed:
@@ -51,10 +52,10 @@ def faults(evidence: Evidence) -> Iterator[str]:
         possible = [op for op in possible if op is None or op.invoke.index < get.end.index]
         if found == DAMAGED:
             if not any(begin < get.end.index and get.invoke.index < end for begin, end in changes.get(name, [])):
-                text = f"object {name} cannot be read (events {get.invoke.index}..{get.end.index})"
+                text = f"{what} {name} cannot be read (events {get.invoke.index}..{get.end.index})"
                 yield text + ", though nobody changed it meanwhile"
             continue
         values = [None if op is None or op.f == "delete" else op.value[1] for op in possible]
         if found not in values:
             told = ", ".join(map(str, values))
-            yield f"object {name} is {found} (events {get.invoke.index}..{get.end.index}); possible: {told}"
+            yield f"{what} {name} is {found} (events {get.invoke.index}..{get.end.index}); possible: {told}"

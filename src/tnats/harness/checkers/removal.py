@@ -2,7 +2,8 @@
 
 Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a limit of the
 stream (`Limits`) justifies its absence, or a loss of power within a sync interval does (`Evidence.is_lost`); what was
-removed with an acknowledgement stays away; what is served was published, on its subject, and not refused.
+removed with an acknowledgement, and what is beyond a limit, stays away; what is served was published, on its subject,
+and not refused.
 Cost: O(n log n). Source: the contract's K1 to K6.
 """
 
@@ -61,7 +62,7 @@ def removed(evidence: Evidence) -> Removals:
 
 
 def faults(evidence: Evidence, limits: Limits) -> Iterator[str]:
-    for replica in [*evidence.replicas, *evidence.restarted]:
+    for replica in evidence.readings:
         if replica.failure:
             yield f"{replica.node}: {replica.failure}"
             continue
@@ -69,6 +70,7 @@ def faults(evidence: Evidence, limits: Limits) -> Iterator[str]:
         yield from risen(evidence, replica)
         yield from missing(evidence, replica, limits)
         yield from beyond(replica, limits)
+        yield from overdue(evidence, replica, limits)
 
 
 def strangers(evidence: Evidence, replica: Replica) -> Iterator[str]:
@@ -98,7 +100,7 @@ def risen(evidence: Evidence, replica: Replica) -> Iterator[str]:
 
 def missing(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[str]:
     gone = doomed(evidence)
-    rank = ranks(evidence, replica)
+    effects = Effects(evidence, replica, limits)
     for operation in evidence.acked():
         seq = operation.told("seq")
         stored = replica.messages.get(seq)
@@ -106,11 +108,7 @@ def missing(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[st
             continue
         if stored is not None:
             yield f"{operation.value} was acknowledged at {seq}; {replica.node} holds {stored.value} there"
-        elif (
-            seq not in gone
-            and not is_limited(operation, evidence, limits, rank)
-            and not evidence.is_lost(operation, seq, replica)
-        ):
+        elif seq not in gone and not effects.explain(operation) and not evidence.is_lost(operation, seq, replica):
             yield f"{operation.value} was acknowledged at {seq}; {replica.node} holds nothing there"
 
 
@@ -127,20 +125,32 @@ def ranks(evidence: Evidence, replica: Replica) -> dict[int, tuple[int, int]]:
     return found
 
 
-def is_limited(operation: Operation, evidence: Evidence, limits: Limits, rank: dict[int, tuple[int, int]]) -> bool:
-    """Whether a limit explains that an acknowledged message is gone. Messages that came and went unseen may count, so
-    a limit of numbers is taken to explain what is at the edge of what is known.
-    """
-    on_subject, in_stream = rank[operation.told("seq")]
-    unknown = sum(1 for other in evidence.history.operations("publish") if other.end is None)
-    if limits.per_subject_max and on_subject + unknown >= limits.per_subject_max:
-        return True
-    if limits.messages_max and in_stream + unknown >= limits.messages_max:
-        return True
-    if limits.age_max_ns:
-        age_ns = evidence.history.events[-1].time_ns - operation.invoke.time_ns
-        return age_ns + limits.age_slack_ns >= limits.age_max_ns
-    return False
+class Effects:
+    """What a stream's limits may have removed before a replica was read."""
+
+    def __init__(self, evidence: Evidence, replica: Replica, limits: Limits) -> None:
+        publishes = evidence.history.operations("publish")
+        self._limits = limits
+        self._ranks = ranks(evidence, replica)
+        self._unknown_count = sum(1 for publish in publishes if publish.end is None)
+        self._read_ns = replica.read_ns[1]
+        self._first_tries = {publish.value: publish for publish in reversed(publishes)}
+
+    def explain(self, operation: Operation) -> bool:
+        """Whether a limit explains that an acknowledged message is gone. Messages that came and went unseen may count,
+        so a limit of numbers is taken to explain what is at the edge of what is known.
+        """
+        limits = self._limits
+        on_subject, in_stream = self._ranks[operation.told("seq")]
+        if limits.per_subject_max and on_subject + self._unknown_count >= limits.per_subject_max:
+            return True
+        if limits.messages_max and in_stream + self._unknown_count >= limits.messages_max:
+            return True
+        if limits.age_max_ns:
+            # It may be the first try that was stored.
+            age_ns = self._read_ns - self._first_tries[operation.value].invoke.time_ns
+            return age_ns + limits.age_slack_ns >= limits.age_max_ns
+        return False
 
 
 def beyond(replica: Replica, limits: Limits) -> Iterator[str]:
@@ -153,3 +163,15 @@ def beyond(replica: Replica, limits: Limits) -> Iterator[str]:
             yield f"{replica.node} holds {count} messages on {subject}; {limits.per_subject_max} are allowed"
     if limits.messages_max and len(replica.messages) > limits.messages_max:
         yield f"{replica.node} holds {len(replica.messages)} messages; {limits.messages_max} are allowed"
+
+
+def overdue(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[str]:
+    """What is older than it may be."""
+    if not limits.age_max_ns:
+        return
+    for operation in evidence.acked():
+        assert operation.end is not None
+        stored = replica.messages.get(operation.told("seq"))
+        age_ns = replica.read_ns[0] - operation.end.time_ns
+        if stored is not None and age_ns > limits.age_max_ns + limits.age_slack_ns:
+            yield f"{replica.node} holds {stored.value} at {operation.told('seq')}, {age_ns / 1e9:.3f} s old"

@@ -2,8 +2,9 @@
 
 Property: each message says which message of which origin it is (`Nats-Stream-Source`); along the stream, an origin's
 sequences rise; what is there was published to that origin, on a subject that is taken from it, and stands at the
-sequence that the origin acknowledged; all that an origin acknowledged on such a subject is there, unless its removal
-was asked for (it may have gone before the source came by).
+sequence that the origin acknowledged, or holds it at (when clocks are moved a message id's window passes, and what is
+sent again is stored twice; C4 judges that); all that an origin acknowledged on such a subject is there, unless its
+removal was asked for (it may have gone before the source came by).
 Cost: O(n log n). Source: the contract's K4, K5, K8; JetStream documentation, "Source and Mirror Streams".
 """
 
@@ -72,7 +73,7 @@ def of_origin(replica: Replica, name: str, origin: Origin, found: Mapping[int, S
         each = published.get(stored.value)
         if each is None or each.is_refused or each.subject != stored.subject:
             yield f"{replica.node} holds {stored.value!r} as {name}'s {place}, which nobody published there"
-        elif each.seq not in (None, place):
+        elif each.seq not in (None, place) and not _holds(origin.evidence, place, stored.value):
             yield f"{replica.node} holds {stored.value} as {name}'s {place}; it was acknowledged at {each.seq}"
         elif not subject_matches(origin.filter, stored.subject):
             yield f"{replica.node} holds {stored.value} on {stored.subject}, which is not taken from {name}"
@@ -81,6 +82,11 @@ def of_origin(replica: Replica, name: str, origin: Origin, found: Mapping[int, S
             continue
         if subject_matches(origin.filter, each.subject):
             yield f"{name} acknowledged {each.value} at {each.seq}; {replica.node} does not hold it"
+
+
+def _holds(origin: Evidence, seq: int, value: str) -> bool:
+    held = (replica.messages.get(seq) for replica in origin.readings)
+    return any(stored is not None and stored.value == value for stored in held)
 
 
 def publications(origin: Evidence) -> Iterator[Published]:

@@ -11,7 +11,7 @@ Cost: O(n log n). Source: the contract's K2 to K6; ADR-43, ADR-50, ADR-51.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tnats.harness.checkers.evidence import Evidence, Replica, Result, Stored, result
 from tnats.harness.history import Operation
@@ -21,26 +21,25 @@ SLACK_NS = SECOND_NS
 MARKER = "Nats-Marker-Reason"
 
 
-def check(evidence: Evidence, read_ns: Sequence[tuple[int, int]]) -> Result:
-    """`read_ns`: when the reading of each replica began and ended, in the history's time."""
-    return result("C13", "time removes and brings what it is to, once", faults(evidence, read_ns))
+def check(evidence: Evidence) -> Result:
+    return result("C13", "time removes and brings what it is to, once", faults(evidence))
 
 
-def faults(evidence: Evidence, read_ns: Sequence[tuple[int, int]]) -> Iterator[str]:
-    for replica, (first_ns, last_ns) in zip([*evidence.replicas, *evidence.restarted], read_ns, strict=True):
+def faults(evidence: Evidence) -> Iterator[str]:
+    for replica in evidence.readings:
         if replica.failure:
             yield f"{replica.node}: {replica.failure}"
             continue
-        yield from Reading(evidence, replica, first_ns, last_ns).faults()
+        yield from Reading(evidence, replica).faults()
 
 
 class Reading:
     """One replica, read from `first_ns` to `last_ns`."""
 
-    def __init__(self, evidence: Evidence, replica: Replica, first_ns: int, last_ns: int) -> None:
+    def __init__(self, evidence: Evidence, replica: Replica) -> None:
         self.node = replica.node
         self.messages = replica.messages
-        self.first_ns, self.last_ns = first_ns, last_ns
+        self.first_ns, self.last_ns = replica.read_ns
         self.publishes = {operation.value: operation for operation in evidence.history.operations("publish")}
         self.batches = evidence.history.operations("fast")
         self.places: dict[tuple[str, str], int] = {}

@@ -302,7 +302,7 @@ class KillsRun:
         self.figures["register calls"] += len(recorder.history.operations())
         for check in checkers.REGISTERS:
             found = check(evidence)
-            if found.verdict == "violated":
+            if found.verdict != "ok":  # what could not be decided was not shown either
                 self.faults += [f"registers, {found.checker}: {text}" for text in found.texts]
         if self.faults:
             path = self.place / f"registers-{self.round}.jsonl"

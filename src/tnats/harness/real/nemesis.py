@@ -38,7 +38,7 @@ WORDS: Mapping[str, Container[str]] = {
     "stop": ("kill", "term"),
     "way": ("in", "out"),
 }
-"""What parameters may be, several with bars between them where one of them is drawn."""
+"""What parameters may be; `files` several with bars between them."""
 
 
 class Nemesis:
@@ -207,10 +207,11 @@ class Nemesis:
     async def _power(self, fault: Fault, node: Node) -> None:
         policy = fault.word("policy", "strict")
         self._recorder.nemesis("power-loss", [node.name, policy])
-        await node.server.kill()
-        killed_ns = self._recorder.time_ns()
-        self._observed.hit[node.name] = None
-        await node.store.power_loss(policy)
+        with trio.CancelScope(shield=True):
+            await node.server.kill()
+            killed_ns = self._recorder.time_ns()
+            self._observed.hit[node.name] = None
+            await node.store.power_loss(policy)
         node.server.boot_count += 1
         try:
             await self._down(fault)
@@ -378,5 +379,5 @@ def is_understood(fault: Fault) -> bool:
         word in WORDS[name]
         for name, value in fault.parameters.items()
         if name in WORDS
-        for word in str(value).split("|")
+        for word in (str(value).split("|") if name == "files" else [value])
     )

@@ -25,6 +25,8 @@ SILENCES_MAX = 3
 TRIES_PER_NODE = 16
 """With five nodes, eighty draws miss one of them once in ten million times."""
 PLACE_S = 40.0
+RETRY_NS = SECOND_NS // 5
+"""Pause after a request that failed: while nobody leads each is refused at once, and an election takes seconds."""
 
 
 async def read_replicas(client: Client, servers: Mapping[str, ServerProcess], evidence: Evidence) -> list[Replica]:
@@ -63,6 +65,7 @@ async def place_consumers(js: JetStream, nodes: Mapping[str, str]) -> dict[str, 
                 info = await consumer.info()
             except ClientError as exc:
                 failure = exc
+                await js.client.runtime.clock.sleep_ns(RETRY_NS)
                 continue
             node = nodes.get(info.cluster.leader if info.cluster is not None else "")
             if node is not None:

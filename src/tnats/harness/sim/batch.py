@@ -96,9 +96,11 @@ class Batch:
 
     def junit(self, replay: dict[tuple[str, int], str]) -> str:
         """JUnit XML: one case a scenario that passed, one a failed run with its replay command."""
+        failed_names = {failure.scenario for failure in self.failures}
         cases = [
             f"  <testcase classname={quoteattr(name)} name={quoteattr(f'{count} seeds')}/>"
             for name, count in self.counts.items()
+            if name not in failed_names
         ]
         for failure in self.failures:
             command = replay.get((failure.scenario, failure.seed), "")

@@ -11,13 +11,15 @@ from tnats.runtime.sim.node import Node
 from tnats.runtime.sim.process import BugFound
 from tnats.runtime.sim.world import Deadlock, Livelock
 
-ALARMS = ("Traceback", "[FTL]", "InvariantBroken")
+BUGS = ("Traceback", "InvariantBroken", "Failed to reload server configuration")
+"""That the configuration, which no drill changes, cannot be read anew is a bug like the others."""
+FATAL = "[FTL]"
 
 
-def log_violations(node: Node) -> Iterator[Violation]:
-    """Lines that no fault of the world around explains."""
+def log_violations(node: Node, *, may_refuse: bool = False) -> Iterator[Violation]:
+    """Lines that no fault of the world around explains; with `may_refuse` the server may have refused to start."""
     for time_ns, line in node.log_lines:
-        if any(alarm in line for alarm in ALARMS):
+        if any(bug in line for bug in BUGS) or (FATAL in line and not may_refuse):
             yield Violation(f"{node.name} logged at {time_ns / 1e9:.3f} s: {line}", rule="C34 log")
 
 

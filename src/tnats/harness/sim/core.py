@@ -166,12 +166,8 @@ class CoreDrill(Drill):
         server.start(self.serve)
         await world.sleep_ns(START_NS)
         self._start_ns = world.now_ns()
-        operations: dict[str, list[Operation]] = {
-            f"c{number}": [] for number in range(1, self.plan.number("clients") + 1)
-        }
-        for operation in self.plan.operations:
-            operations.get(operation.actor, []).append(operation)
-        for name, own in operations.items():
+        names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
+        for name, own in self.plan.operations_of(names).items():
             reconnects = bool(self.plan.number("reconnects"))
             self.actors[name] = self.make_actor(name, own, reconnects=reconnects)
             node = world.node(name)

@@ -170,6 +170,8 @@ class Actor:
         elif operation.verb == "request":
             timeout_ns = operation.duration_ns("timeout", REQUEST_NS)
             nursery.start_soon(self._request, client, operation.word("subject"), timeout_ns)
+        else:
+            raise operation.unknown_verb()
 
     def _subscribe(self, client: Client, nursery: trio.Nursery, operation: Operation) -> None:
         label = operation.word("label")

@@ -6,6 +6,7 @@ stale) makes the entry worthless, and that is a failure: it must be drawn up ane
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -27,6 +28,7 @@ def run_entry(directory: Path, path: Path, plan: Plan) -> Result:
     return result
 
 
-def run_corpus(directory: Path) -> list[Result]:
-    """All entries. Raises TnatsError."""
-    return [run_entry(directory, path, plan) for path, plan in corpus(directory)]
+def run_corpus(directory: Path) -> Iterator[Result]:
+    """All entries, one after the other. Raises TnatsError."""
+    for path, plan in corpus(directory):
+        yield run_entry(directory, path, plan)

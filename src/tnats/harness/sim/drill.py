@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
 from tnats.harness.faults import Fault
 from tnats.harness.history import History
 from tnats.harness.scenario import Scenario, Violation
-from tnats.harness.sim.ledger import Ledger
+from tnats.harness.sim.ledger import CLASSES, Ledger
 from tnats.harness.sim.nemesis import Nemesis
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.recording import Recording
@@ -29,6 +29,7 @@ from tnats.harness.sim.stage import Stage
 from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.sim.chance import stream
 from tnats.runtime.sim.node import Node
+from tnats.runtime.sim.scheduler import Policy
 from tnats.runtime.sim.world import Settings, World
 
 LIVE_NS = 30 * SECOND_NS
@@ -41,10 +42,10 @@ COLD = (0, 0, 20, 100)
 
 
 def settings_of(plan: Plan) -> Settings:
-    """How the world of a plan is run: `policy` of the schedule, `buggify` (1 or 0)."""
-    policy = plan.parameters.get("policy", "random")
+    """How the world of a plan is run: `policy` of the schedule, `buggify` (1 or 0). Raises PlanError."""
+    policy: Any = plan.choice("policy", get_args(Policy), "random")
     return Settings(
-        policy="fifo" if policy == "fifo" else "priority" if policy == "priority" else "random",
+        policy=policy,
         buggify=bool(plan.parameters.get("buggify", 1)),
         time_max_ns=TIME_MAX_NS,
     )
@@ -98,7 +99,7 @@ class Drill(Scenario):
             self._plan = self.draw(world.seed)
         self.recording = Recording(world.now_ns)
         self.stage = Stage(world, self.recording)
-        self.ledger = Ledger(str(self.plan.parameters.get("budget", "B1")))
+        self.ledger = Ledger(self.plan.choice("budget", CLASSES, "B1"))
         self.nemesis = Nemesis(self.stage, self.plan.faults, self.ledger, self.struck)
         await self.prepare(world)
 

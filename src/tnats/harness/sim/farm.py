@@ -1,7 +1,7 @@
 """Many seeds on several cores: worker processes that run their share and tell each result as a line of JSON.
 
 A worker runs `python -m tnats sim work ...`; it writes nothing but its standard output, so that ending it at any
-time leaves nothing behind. The farm ends its workers whatever happens to itself.
+time leaves nothing behind. The farm ends its workers; those of a farm that was killed end at their next line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import attrs
 
 from tnats.errors import TnatsError
 from tnats.harness.sim.run import Result
+from tnats.limits import MILLISECOND_NS
 
 POLL_S = 0.2
 
@@ -45,13 +46,14 @@ def work(
     try:
         with selectors.DefaultSelector() as selector:
             for worker in workers:
-                selector.register(stdout_of(worker), selectors.EVENT_READ)
+                selector.register(stdout_of(worker), selectors.EVENT_READ, worker)
             parts: dict[int, bytes] = {}
             while selector.get_map():
                 for key, _ in selector.select(POLL_S):
                     data = key.fileobj.read1(1 << 20)  # type: ignore[union-attr]
                     if not data:
                         selector.unregister(key.fileobj)
+                        check(key.data)
                         continue
                     *lines, parts[key.fd] = (parts.get(key.fd, b"") + data).split(b"\n")
                     for line in lines:
@@ -59,10 +61,6 @@ def work(
                 if budget_s is not None and time.monotonic() - started_s > budget_s:
                     return
                 yield None
-        for worker in workers:
-            if worker.wait() != 0:
-                assert worker.stderr is not None
-                raise WorkerFailed(worker.stderr.read().decode("utf-8", "replace").strip()[-2000:])
     finally:
         for worker in workers:
             worker.kill()
@@ -77,6 +75,14 @@ def start(directory: Path, names: Sequence[str], seeds: range, job: int, jobs: i
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def check(worker: subprocess.Popen[bytes]) -> None:
+    """Wait for a worker that writes no more. Raises WorkerFailed unless it had done all of its share."""
+    _, errors = worker.communicate()
+    if worker.returncode:
+        text = errors.decode("utf-8", "replace").strip()[-2000:] or "without a word"
+        raise WorkerFailed(f"a worker ended with code {worker.returncode}: {text}")
+
+
 def stdout_of(worker: subprocess.Popen[bytes]) -> IO[bytes]:
     assert worker.stdout is not None
     return worker.stdout
@@ -89,4 +95,4 @@ def elapsed_s() -> float:
 
 def fresh_seed() -> int:
     """Where to begin a search that has not been made before."""
-    return time.time_ns() // 1_000_000 % (1 << 39)
+    return time.time_ns() // MILLISECOND_NS % (1 << 39)

@@ -94,6 +94,8 @@ def read_plan(path: Path) -> Plan:
         raise PlanError(
             f"{path}: {exc.strerror}; a run is SCENARIO:SEED, a token (sim1-...), or the path of a scenario.json"
         ) from None
+    except UnicodeDecodeError as exc:
+        raise PlanError(f"{path}: no plan: not UTF-8 at byte {exc.start}") from None
     except PlanError as exc:
         raise PlanError(f"{path}: {exc}") from None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 import attrs
@@ -52,9 +52,9 @@ from tnats.harness.sim.jetstream_worker import OPERATION_S, Worker
 from tnats.harness.sim.lazy_losses import LazyLosses
 from tnats.harness.sim.plan import Operation, Plan
 from tnats.harness.sim.swarm import Scene, draw_faults, milliseconds, telling_anchor
+from tnats.harness.sim.sync_lag import SyncLag
+from tnats.harness.sim.tiny_profile import tiny_profile
 from tnats.harness.stream_reading import told_lost
-from tnats.jetstream import service
-from tnats.jetstream import store as message_store
 from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.chance import stream as chance_stream
@@ -65,41 +65,17 @@ from tnats.server.compose import build
 from tnats.server.config.jetstream import JetStreamOptions
 from tnats.server.config.options import Options
 from tnats.server.node import Node
-from tnats.storage.journal import JournalOptions
-from tnats.storage.store import StoreOptions
-from tnats.storage.stream_log import StreamLogOptions
 
 SERVER = "server"
 READER = "reader"
 STORE = "/data/jetstream"
 URL = "nats://server:4222"
-PART_BYTES, SEGMENT_BYTES, RECENT_BYTES = 32 * 1024, 16 * 1024, 1024
-"""The tiny profile."""
 MARK = re.compile(rb"c\d+-\d+[ \"\r]")
 """The value of a message, with what follows it."""
 FILE_BYTES_MAX = 1 << 30
 LOOK_NS = SECOND_NS // 5
 SYNC_INTERVAL_NS = 2 * SECOND_NS
-
-
-@contextmanager
-def tiny_profile() -> Iterator[None]:
-    """Small files inside the block, so that rolling, releasing and compacting happen within a run; and few contents are
-    kept in memory, so that reads come from the disk.
-    """
-
-    def sized(journal: JournalOptions, **others: Any) -> StoreOptions:
-        small = attrs.evolve(journal, part_bytes=PART_BYTES)
-        return StoreOptions(small, StreamLogOptions(segment_bytes=SEGMENT_BYTES), **others)
-
-    recent_bytes_max = message_store.RECENT_BYTES_MAX
-    service.StoreOptions = sized  # type: ignore[assignment,attr-defined]
-    message_store.RECENT_BYTES_MAX = RECENT_BYTES
-    try:
-        yield
-    finally:
-        service.StoreOptions = StoreOptions  # type: ignore[attr-defined]
-        message_store.RECENT_BYTES_MAX = recent_bytes_max
+SYNC_WORDS = ("always", "lazy")
 
 
 class JetStreamDrill(Drill):
@@ -129,9 +105,12 @@ class JetStreamDrill(Drill):
         self.readings_then: list[tuple[int, Replica]] = []
         """(events of the history until then, what a power loss at that moment would have left)"""
         self.lazy_losses: LazyLosses | None = None
+        self.lag: SyncLag
         self.servers: list[Node] = []
         self.audit: AckAudit | None = None
         self.left_over: list[Violation] = []
+        self.alarms: list[str] = []
+        """What the health check says at rest."""
         self._world: World
         self._start_ns = 0
         self._rng: random.Random
@@ -198,6 +177,11 @@ class JetStreamDrill(Drill):
 
     # ------------------------------------------------------------------ the server
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the server acknowledges what it will sync within an interval. Raises PlanError."""
+        return self.plan.choice("sync", SYNC_WORDS, "always") == "lazy"
+
     def profile(self) -> Any:
         return tiny_profile()
 
@@ -206,7 +190,7 @@ class JetStreamDrill(Drill):
 
     def options(self) -> Options:
         """The server's configuration: times are scaled down with the clients'."""
-        interval = (SYNC_INTERVAL_NS, False) if self.plan.word("sync") == "lazy" else (0, True)
+        interval = (SYNC_INTERVAL_NS, False) if self.is_lazy else (0, True)
         jetstream = JetStreamOptions(enabled=True, store_dir=STORE, sync_interval=interval)
         # Left to itself a server takes three quarters of what is free when it starts: on a full disk, nothing.
         jetstream.max_file_store = FILE_BYTES_MAX
@@ -227,6 +211,10 @@ class JetStreamDrill(Drill):
             self.recording.note(SERVER, "failure", str(group.exceptions[0]))
             self.recording.probe("the server ended because its disk or network failed")
 
+    def may_have_stopped(self) -> bool:
+        """Whether a fault was carried out that stops a store until the next start, or makes a start end as fatal."""
+        return any(kind in self.ledger.kinds for kind in FATAL_KINDS)
+
     async def keep_up(self, world: World) -> None:
         """Start the server again whenever it ended by itself."""
         machine = world.nodes[SERVER]
@@ -245,20 +233,20 @@ class JetStreamDrill(Drill):
         machine = world.node(SERVER)
         machine.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
-        if self.plan.word("sync") == "always":
+        if not self.is_lazy:
             self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._life_of, self._content_of)
             machine.host.on_write = self.audit.on_write
         machine.start(self.serve)
         names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
         self.recorder = Recorder(world.now_ns, len(names))
-        if self.plan.word("sync") == "lazy":
+        if self.is_lazy:
             window_ns = SYNC_INTERVAL_NS + SECOND_NS
-            self.lazy_losses = LazyLosses(window_ns, self.recorder.time_ns, lambda: len(self.servers))
+            self.lag = SyncLag(self.recording, SERVER, self.recorder.time_ns)
+            self.lazy_losses = LazyLosses(window_ns, self.recorder.time_ns, lambda: len(self.servers), self.lag.synced)
             machine.drive.on_sync = self.lazy_losses.on_sync
         await self.as_reader(self._furnish)
         self._start_ns = world.now_ns()
-        for number, name in enumerate(names):
-            own = [operation for operation in self.plan.operations if operation.actor == name]
+        for number, (name, own) in enumerate(self.plan.operations_of(names).items()):
             self.workers[name] = self.worker_kind(self, name, number, own)
             self.recording.note(name, "start", "starts")
             world.node(name).start(self.workers[name].run)
@@ -287,6 +275,7 @@ class JetStreamDrill(Drill):
         self.recorder.nemesis(fault.kind, str(fault))
         if fault.kind == "D_POWER" and self.lazy_losses is not None:
             self.lazy_losses.power_lost()
+            self.lag.end()
 
     async def _furnish(self, js: JetStream) -> None:
         for config in self.streams():
@@ -337,7 +326,7 @@ class JetStreamDrill(Drill):
     async def prove(self, world: World) -> None:
         """Every worker gets its work done; then everything is read, power fails, and it is read once more."""
         machine = world.nodes[SERVER]
-        if any(kind in self.ledger.kinds for kind in FATAL_KINDS):
+        if self.may_have_stopped():
             machine.kill()
             await machine.wait_ended()
             self.stage.start(machine)
@@ -349,7 +338,7 @@ class JetStreamDrill(Drill):
         if self._live_failure is not None:
             raise self._live_failure
         await self.read("at rest")
-        if self.plan.word("sync") == "always":
+        if not self.is_lazy:
             machine.power_loss(CrashPolicy.STRICT)
             self.recording.note(SERVER, "power", "power is cut once more")
         else:
@@ -359,17 +348,26 @@ class JetStreamDrill(Drill):
         await self.read("after one more start")
         await world.sleep_ns(SECOND_NS)
         self.left_over = list(leftovers(machine, STORE))
+        jetstream = self.servers[-1].jetstream
+        assert jetstream is not None
+        self.alarms = jetstream.health()
 
     async def read(self, when: str) -> None:
         """Read all streams, into `readings`."""
         for config in self.streams():
             found: list[Replica] = []
+            first_ns = self.recorder.time_ns()
 
             async def read(js: JetStream, name: str = config.name, found: list[Replica] = found) -> None:
                 found[:] = [await read_stream(js, name, f"{name} {when}")]
 
             await self.as_reader(read)
+            found[0].read_ns = first_ns, self.recorder.time_ns()
             self.readings += found
+
+    def readings_of(self, stream: str) -> list[Replica]:
+        """What was read of one stream, one after the other."""
+        return [replica for replica in self.readings if replica.name == stream]
 
     def has_proved(self, name: str) -> None:
         """A worker got everything done after the faults."""
@@ -392,11 +390,9 @@ class JetStreamDrill(Drill):
     async def acked(self) -> None:
         """A worker got an acknowledgement; now and then: what would be there if the power failed now?"""
         self.nemesis.acked()
-        if (
-            self.healed.is_set()
-            or self.plan.word("sync") == "lazy"
-            or self._rng.random() * 1000 >= self.plan.number("what_if")
-        ):
+        if self.is_lazy:
+            self.lag.acked()
+        if self.healed.is_set() or self.is_lazy or self._rng.random() * 1000 >= self.plan.number("what_if"):
             return
         self.recording.probe("a crash was tried on a copy of the disk")
         event_count = len(self.recorder.history.events)
@@ -410,6 +406,7 @@ class JetStreamDrill(Drill):
     async def _look_aside(self, machine: Machine, event_count: int, when: str) -> None:
         """Start a server on a machine that nobody talks to, and read its store."""
         is_read = trio.Event()
+        now_ns = self.recorder.time_ns()
 
         async def serve(runtime: Runtime) -> None:
             node = build(runtime, self.options())
@@ -418,6 +415,7 @@ class JetStreamDrill(Drill):
                 assert node.jetstream is not None
                 for config in self.streams():
                     found = await store_content(node.jetstream, config.name, f"{config.name} {when}")
+                    found.read_ns = now_ns, now_ns + SECOND_NS  # over within a moment, on a clock a little behind
                     self.readings_then.append((event_count, found))
                 await self.look_further(node, event_count, when)
                 is_read.set()
@@ -435,35 +433,43 @@ class JetStreamDrill(Drill):
     def evidence(self) -> Iterator[Evidence]:
         """What checkers look at: the history with all readings, and what was known at each look aside."""
         history = self.recorder.history
-        for place, config in enumerate(self.streams()):
-            own = self.readings[place :: len(self.streams())]
+        for config in self.streams():
+            own = self.readings_of(config.name)
             for replica in own:
                 replica.named_lost += tuple(self.told_lost(config.name))
             unsynced_ns = () if self.lazy_losses is None else tuple(self.lazy_losses.spans_ns)
             yield Evidence(of_stream(history, config.name), own[:1], own[1:], unsynced_ns)
         for event_count, replica in self.readings_then:
-            stream = replica.node.partition(" ")[0]
-            yield Evidence(of_stream(History(history.events[:event_count]), stream), [replica])
+            yield Evidence(of_stream(History(history.events[:event_count]), replica.name), [replica])
 
     def told_lost(self, stream: str) -> list[tuple[int, int]]:
         """The ranges of sequences that the server named as lost at some start; it need not do so for ever."""
         return list(told_lost(stream, (line for _, line in self._world.nodes[SERVER].log_lines)))
+
+    def false_alarms(self) -> Iterator[Violation]:
+        """Losses and damage that the server tells of, where nothing can be lost."""
+        for config in self.streams():
+            for first, last in self.told_lost(config.name):
+                self.alarms.append(f"{config.name} lost {first} to {last}")
+        for text in self.alarms:
+            yield Violation(f"nothing was lost or damaged, yet the server says: {text}", rule="C33 alarm")
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         """What the checkers say of one evidence."""
         yield from ()
 
     def judge(self, world: World) -> Iterator[Violation]:
-        if not any(kind in self.ledger.kinds for kind in FATAL_KINDS):  # a start that its disk refuses is fatal
-            yield from log_violations(world.nodes[SERVER])
+        yield from log_violations(world.nodes[SERVER], may_refuse=self.may_have_stopped())
         if self.audit is not None:
             self.recording.probe("an acknowledgement was audited", self.audit.audited_count)
             for text in self.audit.volatile:
                 yield Violation(text, rule="C29 volatile")
         for evidence in self.evidence():
             for result in self.results(evidence):
-                if result.verdict == "violated":
+                if result.verdict != "ok":  # what could not be decided was not shown either
                     yield Violation(result.text, rule=f"{result.checker} {result.title}")
+        if not self.is_lazy:
+            yield from self.false_alarms()
         yield from self.left_over
         if not world.nodes[SERVER].running:
             yield Violation("the server ended by itself", rule="C34 ended")

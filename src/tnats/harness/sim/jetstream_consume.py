@@ -32,10 +32,11 @@ from tnats.harness.checkers.consumer_limits import ConsumerLimits
 from tnats.harness.checkers.deliveries import confirmed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import History
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.jetstream import SERVER, JetStreamDrill
 from tnats.harness.sim.jetstream_faults import CLOCK
 from tnats.harness.sim.jetstream_reading import ACCOUNT
-from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker, payload, value_of
+from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
 from tnats.records import frozen
@@ -83,6 +84,8 @@ class Consuming(Worker):
             await self._fetch(js, operation.word("consumer"), operation.number("count"), operation.word("then"), wait_s)
         elif operation.verb == "info":
             await self._info(js, operation.word("consumer"))
+        else:
+            raise operation.unknown_verb()
 
     async def prove(self, js: JetStream) -> None:
         await self.until(lambda: self._publish(js))

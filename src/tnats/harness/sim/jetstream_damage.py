@@ -12,7 +12,8 @@ Nobody can bring back what the only copy has lost, so little is asked for, and t
 | C33 alarm | without damage there is no alarm |
 | LIVE halt | a server that does not start any more says why |
 
-The last of these readings comes after one more loss of power. Workers, verbs and arguments: `jetstream_consume`.
+The last of these readings comes after one more loss of power. C14 is asked where the fate of every fetch is known (a
+third of all readings). Workers, verbs and arguments: `jetstream_consume`.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ from tnats.harness.checkers.evidence import Replica, Stored
 from tnats.harness.faults import At, Fault
 from tnats.harness.history import Event, Operation
 from tnats.harness.scenario import Violation
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.clean import log_violations
 from tnats.harness.sim.jetstream import LOOK_NS, SERVER
 from tnats.harness.sim.jetstream_consume import ACK_WAIT_NS, STREAM, ConsumeDrill
-from tnats.harness.sim.jetstream_worker import OPERATION_S, value_of
+from tnats.harness.sim.jetstream_worker import OPERATION_S
 from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Plan
 from tnats.harness.sim.storage import astray_once
@@ -54,6 +56,8 @@ from tnats.runtime.sim.world import World
 
 AT_REST = ("D_BITFLIP", "D_TRUNC", "D_ZERO", "D_SWAPFILE")
 DAMAGE = (*AT_REST, "D_MISDIRECT", "D_DUPFILE")
+AFTER = "after"
+"""The value of a publish behind the damage."""
 CONSUMER = "C"
 
 
@@ -140,8 +144,8 @@ class DamageDrill(ConsumeDrill):
         start_count = len(self.servers)
         while machine.running:
             await world.sleep_ns(LOOK_NS)
-            node = self.servers[-1]
-            if len(self.servers) > start_count - 1 and node.jetstream is not None and node.jetstream.is_ready:
+            jetstream = self.servers[-1].jetstream
+            if len(self.servers) > start_count and jetstream is not None and jetstream.is_ready:
                 break
         look = Look(Replica(f"start {machine.life_count}", {}), [], [], False)
         if not machine.running:
@@ -186,7 +190,7 @@ class DamageDrill(ConsumeDrill):
         except (ConsumerNotFound, NoResponders):
             look.has_consumer = False
         try:
-            await js.publish("s.b", b"after", timeout_s=OPERATION_S, retries=0)
+            await js.publish("s.b", payload(AFTER, 0), timeout_s=OPERATION_S, retries=0)
             self.recording.probe("a publish went well after damage")
         except ClientError as exc:
             self.recording.note(SERVER, "failure", f"a publish is refused: {exc}")
@@ -211,8 +215,7 @@ class DamageDrill(ConsumeDrill):
 
     def judge(self, world: World) -> Iterator[Violation]:
         is_damaged = CLASSES.index(self.ledger.reached) >= CLASSES.index("B3")
-        if not is_damaged:
-            yield from log_violations(world.nodes[SERVER])
+        yield from log_violations(world.nodes[SERVER], may_refuse=is_damaged)
         if is_damaged and not any(any(look.held.missing.values()) or look.held.failure for look in self.looks):
             self.recording.probe("everything could be read after damage")
         for look in self.looks:
@@ -257,7 +260,7 @@ class DamageDrill(ConsumeDrill):
         attempts = {publish.value: publish for publish in self.history.operations("publish")}
         for seq, stored in look.held.messages.items():
             publish = attempts.get(stored.value)
-            if stored.value == "after":
+            if stored.value == AFTER:
                 continue
             if publish is None or publish.is_failed:
                 text = f"{look.held.node} serves {stored.value[:60]!r} at {seq}, which nobody published"

@@ -31,6 +31,8 @@ from tnats.limits import SECOND_NS
 
 BUCKET = "registers"
 KEYS = ("a", "b", "c")
+VERBS = {"get": 30, "get-direct": 15, "put": 20, "update": 22, "create": 8, "delete": 8}
+"""How often each is drawn."""
 LIVE = "live"
 HISTORY = 64
 
@@ -60,6 +62,8 @@ class Registers(Worker):
                 seen.append((entry.revision, decode(entry.value)))
 
     async def perform(self, js: JetStream, operation: Operation) -> None:
+        if operation.verb not in VERBS:
+            raise operation.unknown_verb()
         await self._do(js, operation.verb, operation.word("key"), before=operation.word("from") == "before")
 
     async def prove(self, js: JetStream) -> None:
@@ -120,7 +124,7 @@ class KvDrill(JetStreamDrill):
 
     @classmethod
     def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
-        f = rng.choices(("get", "get-direct", "put", "update", "create", "delete"), weights=(30, 15, 20, 22, 8, 8))[0]
+        f = rng.choices(list(VERBS), weights=list(VERBS.values()))[0]
         arguments: dict[str, object] = {"key": rng.choice(KEYS)}
         if f == "update":
             arguments["from"] = rng.choice(("last", "last", "last", "before"))
@@ -151,7 +155,7 @@ def writes(history: History) -> Iterator[tuple[int, str]]:
 
 def lost(evidence: Evidence) -> Iterator[str]:
     """C1: the history of a key is long enough to hold all revisions, so every write is there."""
-    for replica in [*evidence.replicas, *evidence.restarted]:
+    for replica in evidence.readings:
         if replica.failure:
             yield f"{replica.node}: {replica.failure}"
             continue

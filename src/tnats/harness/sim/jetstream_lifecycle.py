@@ -19,6 +19,7 @@ from typing import ClassVar
 from tnats.client.jetstream import JetStream, NameInUse, StreamConfig, StreamNotFound
 from tnats.harness.checkers import objects
 from tnats.harness.checkers.evidence import Evidence, Result, result
+from tnats.harness.sim.bodies import payload
 from tnats.harness.sim.jetstream import JetStreamDrill
 from tnats.harness.sim.jetstream_reading import read_stream
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
@@ -43,8 +44,10 @@ class Steward(Worker):
         elif operation.verb == "fill":
             for _ in range(operation.number("count", 1)):
                 await self._fill(js, name)
-        else:
+        elif operation.verb == "look":
             await self._look(js, f"{operation.word('of')}_{number}")
+        else:
+            raise operation.unknown_verb()
 
     async def prove(self, js: JetStream) -> None:
         for number in range(STREAMS):
@@ -84,7 +87,7 @@ class Steward(Worker):
 
         async def fill(ending: Ending) -> None:
             life = (await js.stream(name).info()).config.description
-            await js.publish(f"life.{name}", f"{life} ".encode(), timeout_s=OPERATION_S, retries=0)
+            await js.publish(f"life.{name}", payload(life, 0), timeout_s=OPERATION_S, retries=0)
 
         return (await self.attempt(js, "fill", name, fill)).is_ok
 
@@ -132,7 +135,7 @@ class LifecycleDrill(JetStreamDrill):
         yield Evidence(self.recorder.history)
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
-        yield result("C12", "streams live until they are deleted", objects.faults(evidence))
+        yield result("C12", "streams live until they are deleted", objects.faults(evidence, "stream"))
         yield result("C12", "a new life has nothing of the old", haunted(evidence))
 
 

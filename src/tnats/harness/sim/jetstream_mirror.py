@@ -10,7 +10,7 @@ import attrs
 
 from tnats.client.jetstream import JetStream, StreamConfig, StreamSource
 from tnats.harness.checkers import mirror
-from tnats.harness.checkers.evidence import Evidence, Replica, Result
+from tnats.harness.checkers.evidence import Evidence, Result
 from tnats.harness.sim.jetstream_publish import PublishDrill, Publisher
 from tnats.harness.sim.jetstream_worker import Worker
 from tnats.limits import SECOND_NS
@@ -51,10 +51,6 @@ class FollowedDrill(PublishDrill):
             verb, arguments = super().draw_operation(rng, parameters)
             if verb != "add" and arguments.get("stream", ORIGIN) == ORIGIN:
                 return verb, arguments
-
-    def readings_of(self, stream: str) -> list[Replica]:
-        """What was read of it, one after the other."""
-        return [replica for replica in self.readings if replica.node.startswith(f"{stream} ")]
 
 
 class MirrorDrill(FollowedDrill):

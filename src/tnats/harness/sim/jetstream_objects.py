@@ -20,8 +20,9 @@ from tnats.client.object_store import ObjectDamaged, ObjectMeta, ObjectNotFound,
 from tnats.client.object_store.config import to_stream
 from tnats.harness.checkers import objects
 from tnats.harness.checkers.evidence import Evidence, Result
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.jetstream import JetStreamDrill
-from tnats.harness.sim.jetstream_worker import Ending, Worker, payload, value_of
+from tnats.harness.sim.jetstream_worker import Ending, Worker
 from tnats.harness.sim.plan import Operation
 from tnats.harness.workloads.access import Indeterminate
 
@@ -52,8 +53,10 @@ class Keeper(Worker):
             await self._put(js, f"{self.name}.{number}", operation.number("size"))
         elif operation.verb == "delete":
             await self._delete(js, f"{self.name}.{number}")
-        else:
+        elif operation.verb == "get":
             await self._get(js, f"{operation.word('of')}.{number}")
+        else:
+            raise operation.unknown_verb()
 
     async def prove(self, js: JetStream) -> None:
         for number in range(OBJECTS):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tnats.client.jetstream import ApiError, JetStream
 from tnats.client.message import header_values
 from tnats.harness.checkers.evidence import Replica, Stored
-from tnats.harness.sim.jetstream_worker import value_of
+from tnats.harness.sim.bodies import value_of
 from tnats.harness.stream_reading import read_batch
 from tnats.wire.headers import parse_headers
 

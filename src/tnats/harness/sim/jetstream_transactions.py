@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 from tnats.client.jetstream import JetStream, StreamConfig, WrongLastSequence
 from tnats.harness.checkers import converged, list_append
 from tnats.harness.checkers.evidence import Evidence, Result, result
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.jetstream import JetStreamDrill
-from tnats.harness.sim.jetstream_worker import Ending, Worker, payload, value_of
+from tnats.harness.sim.jetstream_worker import Ending, Worker
 from tnats.harness.sim.plan import Operation
 
 STREAM = "L"
@@ -34,6 +35,8 @@ class Appender(Worker):
         if operation.verb == "read":
             await self._read(js)
             return
+        if operation.verb not in ("append", "guarded"):
+            raise operation.unknown_verb()
         keys, count = operation.word("keys").split(","), operation.number("count", 1)
         await self._append(js, keys, count, is_guarded=operation.verb == "guarded")
 
@@ -114,15 +117,14 @@ class TransactionDrill(JetStreamDrill):
         return (StreamConfig(STREAM, subjects=["l.*"], allow_direct=True, allow_atomic=True),)
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
-        if evidence.restarted:
-            yield converged.check(evidence)
         yield list_append.check(evidence.history)
         yield result("C1", "committed transactions are there", missing(evidence))
+        yield converged.check(evidence)
 
 
 def missing(evidence: Evidence) -> Iterator[str]:
     """Values of committed transactions that a replica does not hold."""
-    for replica in [*evidence.replicas, *evidence.restarted]:
+    for replica in evidence.readings:
         if replica.failure:
             yield f"{replica.node}: {replica.failure}"
             continue

@@ -17,7 +17,7 @@ from tnats.client import ClientError, Status
 from tnats.client.jetstream import JetStream
 from tnats.harness.sim.plan import Operation
 from tnats.harness.workloads.access import Indeterminate, Refused
-from tnats.harness.workloads.jetstream import decode, outcome
+from tnats.harness.workloads.jetstream import outcome
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 
@@ -169,18 +169,3 @@ class Worker:
 def shown(value: Any, extra: dict[str, Any]) -> str:
     """An operation for people."""
     return " ".join([str(value), *(f"{name}={each}" for name, each in extra.items())])
-
-
-def payload(value: str, size: int) -> bytes:
-    """A message's body: its value, and filler."""
-    return f"{value} ".encode() + b"#" * size
-
-
-def value_of(data: bytes) -> str:
-    """The value in a body; for bytes that are none, a text that nobody ever wrote."""
-    if data.startswith(b'"'):
-        return decode(data)
-    value, _, filler = bytes(data).partition(b" ")
-    if filler.strip(b"#"):
-        return f"unreadable {bytes(data)[:40]!r}"
-    return value.decode("utf-8", "backslashreplace")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from tnats.harness.faults import Fault
-from tnats.harness.sim.plan import PlanError
 from tnats.harness.sim.stage import Stage
-from tnats.limits import SECOND_NS
+from tnats.limits import MILLISECOND_NS, SECOND_NS
 from tnats.runtime.sim import disk_faults, rules
 from tnats.runtime.sim.disk_faults import CHANGING, Delay, DiskFault, Effect, Fail, Misdirect, SyncFault
 from tnats.runtime.sim.disk_faults import Kind as CallKind
@@ -54,7 +54,8 @@ def by_rule(make: Callable[[Stage, Fault], Rule]) -> SimKind:
 
 def deaf(stage: Stage, fault: Fault) -> Rule:
     targets, others = stage.targets(fault), stage.others(fault)
-    return rules.deafen(others, targets) if fault.word("way", "in") == "in" else rules.deafen(targets, others)
+    is_in = fault.choice("way", ("in", "out"), "in") == "in"
+    return rules.deafen(others, targets) if is_in else rules.deafen(targets, others)
 
 
 def drop_connections(stage: Stage, fault: Fault) -> Act:
@@ -118,13 +119,8 @@ def lose_power(fault: Fault, node: Node) -> None:
 
 
 def policy_of(fault: Fault) -> CrashPolicy:
-    """What a loss of power leaves. Raises PlanError."""
-    word = fault.word("policy", CrashPolicy.STRICT.value)
-    try:
-        return CrashPolicy(word)
-    except ValueError:
-        known = ", ".join(policy.value for policy in CrashPolicy)
-        raise PlanError(f"fault '{fault}': unknown policy {word}; known: {known}") from None
+    """What a loss of power leaves. Raises FaultError."""
+    return CrashPolicy(fault.choice("policy", [policy.value for policy in CrashPolicy], CrashPolicy.STRICT.value))
 
 
 def pause(stage: Stage, fault: Fault) -> Act:
@@ -133,13 +129,18 @@ def pause(stage: Stage, fault: Fault) -> Act:
 
 
 def slow_processor(stage: Stage, fault: Fault) -> Act:
-    with stage.slow(stage.nodes(fault), fault.number("step_ns", 1_000_000)):
+    with stage.slow(stage.nodes(fault), fault.number("step_ns", MILLISECOND_NS)):
         yield lasting(fault)
+
+
+def is_back(fault: Fault) -> bool:
+    """Whether a clock goes the other way. Raises FaultError."""
+    return fault.choice("way", ("forth", "back"), "forth") == "back"
 
 
 def distance(fault: Fault) -> int:
     by_ns = fault.number("by_ns", SECOND_NS)
-    return -by_ns if fault.word("way", "forth") == "back" else by_ns
+    return -by_ns if is_back(fault) else by_ns
 
 
 def jump(stage: Stage, fault: Fault) -> Act:
@@ -152,7 +153,7 @@ def drift(stage: Stage, fault: Fault) -> Act:
     ppm = fault.number("ppm_count", 100)
     nodes = stage.nodes(fault)
     for node in nodes:
-        node.oscillator.drift(-ppm if fault.word("way", "forth") == "back" else ppm)
+        node.oscillator.drift(-ppm if is_back(fault) else ppm)
     try:
         yield lasting(fault)
     finally:
@@ -161,7 +162,7 @@ def drift(stage: Stage, fault: Fault) -> Act:
 
 
 def strobe(stage: Stage, fault: Fault) -> Act:
-    by_ns, period_ns = fault.number("by_ns", SECOND_NS), max(1_000_000, fault.number("period_ns", SHORT_NS))
+    by_ns, period_ns = fault.number("by_ns", SECOND_NS), max(MILLISECOND_NS, fault.number("period_ns", SHORT_NS))
     ahead = False
     try:
         for _ in range(max(1, lasting(fault) // period_ns)):
@@ -204,8 +205,8 @@ def calls(kinds: tuple[CallKind, ...], effect: Callable[[Fault], Effect]) -> Sim
 
 
 def sync_effect(fault: Fault) -> Effect:
-    variant = fault.word("variant", "sticky")
-    return SyncFault("once" if variant == "once" else "silent" if variant == "silent" else "sticky")
+    variant: Any = fault.choice("variant", ("once", "sticky", "silent"), "sticky")
+    return SyncFault(variant)
 
 
 def full(stage: Stage, fault: Fault) -> Act:
@@ -264,7 +265,7 @@ def duplicate(stage: Stage, fault: Fault, node: Node, path: str) -> None:
     folder, _, name = path.rpartition("/")
     digits, dot, extension = name.partition(".")
     copy = f"{path}.tmp"
-    if fault.word("variant", "leftover") == "double" and digits.isdecimal():
+    if fault.choice("variant", ("leftover", "double"), "leftover") == "double" and digits.isdecimal():
         numbers = range(int(digits) + 1, int(digits) + DOUBLES_MAX)
         names = (f"{folder}/{number:0{len(digits)}}{dot}{extension}" for number in numbers)
         copy = next((name for name in names if not node.drive.image.is_file(name)), copy)
@@ -377,3 +378,5 @@ SIM_KINDS: Mapping[str, SimKind] = {
     "O_LAMEDUCK": down_by(lambda fault, node: node.signal("USR2")),
 }
 """Every kind of `tnats.harness.faults.KINDS` that one server can meet."""
+REAL_WORDS = frozenset(("kind", "stop"))
+"""Parameters of these kinds that mean something to real servers alone."""

@@ -32,12 +32,20 @@ class LazyLosses:
     `time_ns` is the history's time, `start_number` tells one start of the server from the others.
     """
 
-    def __init__(self, window_ns: int, time_ns: Callable[[], int], start_number: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        window_ns: int,
+        time_ns: Callable[[], int],
+        start_number: Callable[[], int],
+        on_durable: Callable[[int], None] = lambda began_ns: None,
+    ) -> None:
+        """`on_durable` is told when each good sync that proves something began."""
         self.spans_ns: list[tuple[int, int]] = []
         """(first, last) for each loss of power."""
         self._window_ns = window_ns
         self._time_ns = time_ns
         self._start_number = start_number
+        self._on_durable = on_durable
         self._failures: dict[str, tuple[int, int]] = {}
         """File or directory: when its sync failed first since it was last proved durable, and in which start."""
         self._synced_ns = time_ns()
@@ -63,6 +71,7 @@ class LazyLosses:
                 del self._failures[failed]
         if fnmatchcase(path, PART) and not self._failures:
             self._synced_ns = began_ns
+            self._on_durable(began_ns)
             if self._stopped_ns is not None and began_ns > self._stopped_ns:
                 self._stopped_ns = None
 

@@ -59,6 +59,7 @@ class Ledger:
     """What was destroyed in one run."""
 
     def __init__(self, budget: str) -> None:
+        """`budget` is one of `CLASSES`."""
         self.budget = budget
         self.reached = "B0"
         self.kinds: dict[str, int] = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import trio
 
 from tnats.harness.faults import AfterAcks, At, AtBarrier, BeforeCall, Every, Fault
-from tnats.harness.sim.kinds import SIM_KINDS, Act
+from tnats.harness.sim.kinds import REAL_WORDS, SIM_KINDS, Act
 from tnats.harness.sim.ledger import Ledger
 from tnats.harness.sim.plan import PlanError
 from tnats.harness.sim.recording import NEMESIS, Note
@@ -31,7 +31,7 @@ class Nemesis:
     ) -> None:
         """`on_strike` is told of each fault that is carried out, just before. Raises PlanError."""
         for fault in faults:
-            if fault.kind not in SIM_KINDS:
+            if fault.kind not in SIM_KINDS or REAL_WORDS & fault.parameters.keys():
                 raise PlanError(f"fault '{fault}': only a cluster of real servers can be given that")
         self.ack_count = 0
         """How many acknowledgements clients have got; counted by `acked`."""
@@ -128,7 +128,7 @@ class Nemesis:
 
     def _begin(self, index: int) -> Act:
         fault = self._faults[index]
-        refusal = self._ledger.refusal(fault)
+        refusal = self._ledger.refusal(fault) or ("" if self._stage.targets(fault) else "there is no such node")
         if refusal:
             self._stage.recording.note(NEMESIS, "refused", f"{fault.kind}: {refusal}")
             return nothing()

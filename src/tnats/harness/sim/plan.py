@@ -14,7 +14,7 @@ and the whole as JSON (`scenario.json`), one line a fault and an operation.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -54,6 +54,10 @@ class Operation:
         """Raises FaultError where it is none."""
         text = self.arguments.get(name)
         return default_ns if text is None else parse_duration(text)
+
+    def unknown_verb(self) -> PlanError:
+        """What is raised by an actor that does not know the verb."""
+        return PlanError(f"operation '{self}': there is no verb {self.verb}")
 
     def __str__(self) -> str:
         words = [f"{name}={value}" for name, value in self.arguments.items()]
@@ -95,6 +99,24 @@ class Plan:
         if name not in self.parameters:
             raise PlanError(f"{self.scenario} needs the parameter {name}")
         return str(self.parameters[name])
+
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        """A parameter that is one of `known`. Raises PlanError for any other word."""
+        word = str(self.parameters.get(name, default))
+        if word not in known:
+            words = ", ".join(each or "nothing" for each in known)
+            raise PlanError(f"{name} is to be one of {words}, not {word!r}")
+        return word
+
+    def operations_of(self, actors: Sequence[str]) -> dict[str, list[Operation]]:
+        """What each actor does, in the plan's order. Raises PlanError where somebody is to act who is not there."""
+        found: dict[str, list[Operation]] = {name: [] for name in actors}
+        for operation in self.operations:
+            if operation.actor not in found:
+                known = ", ".join(actors)
+                raise PlanError(f"operation '{operation}': there is no {operation.actor}; there are {known}")
+            found[operation.actor].append(operation)
+        return found
 
     def record(self) -> dict[str, Any]:
         """The plan as JSON-like values."""
@@ -138,5 +160,5 @@ def parse_plan(text: str) -> Plan:
     """Read `scenario.json`. Raises PlanError."""
     try:
         return plan_of(json.loads(text))
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise PlanError(f"no plan: not JSON: {exc}") from None

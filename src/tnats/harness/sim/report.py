@@ -14,22 +14,29 @@ from tnats.harness.sim.drill import Drill
 from tnats.harness.sim.recording import NEMESIS, Note
 from tnats.harness.sim.report_page import SCRIPT, STYLE
 from tnats.harness.sim.run import Played
+from tnats.harness.sim.sync_lag import VOLATILE
 from tnats.limits import SECOND_NS
 
 NOTES_MAX = 20_000
-"""Events on one page; a longer run shows its last ones."""
+"""Events on one page; of a longer run those around the violation, or the last ones."""
 FEW = 15
 AROUND_MAX = 40
 """Events beside the chain of causes that are told with it."""
 VALUE = re.compile(r"[cs]\d+-\d+\b")
 """What workloads write: a violation that names no event names these."""
+PLACE = re.compile(r"consumer (\w+)|^(\w+) (?:at|acknowledged)\b")
+"""Or it begins with a consumer or a stream,"""
+NUMBER = re.compile(r"\d+")
+"""and goes on with a sequence there,"""
+MOMENT = re.compile(r"at (\d+\.\d+) s\b")
+"""and may say when."""
 LOG_LEVELS = ("[WRN]", "[ERR]", "[FTL]")
 TELLING = ("connect", "disconnect", "subscribe", "unsubscribe", "start", "damage", "failure", "power", "phase")
 """Kinds of events that help to understand others on their lane."""
 
 
-def page(played: Played, *, token: str, needs: str = "") -> str:
-    """The page of a drill that was run. `token` names the run, `needs` is what shrinking found out."""
+def page(played: Played, *, replay: str, needs: str = "") -> str:
+    """The page of a drill that was run. `replay` is the command that does it again, `needs` what shrinking found."""
     drill, result = played.drill, played.result
     assert drill is not None
     plan = drill.plan
@@ -39,9 +46,9 @@ def page(played: Played, *, token: str, needs: str = "") -> str:
     sections = [
         f"<header class='{'good' if result.passed else 'bad'}'><p class=verdict>{escape(verdict)}</p>"
         f"<h1>{escape(heading)}</h1>{paragraph(result.text)}"
-        f"<p class=replay><code>tnats sim replay {escape(token)}</code></p></header>",
+        f"<p class=replay><code>{escape(replay)}</code></p></header>",
         causes(drill, story),
-        TIMELINE,
+        TIMELINE.format(lag=lag_of(drill)),
         faults(drill, needs),
         table("Parameters", [(name, str(value)) for name, value in plan.parameters.items()]),
         listing(
@@ -83,36 +90,73 @@ TIMELINE = (
     "<div id=chart></div><p class=legend>"
     + "".join(f"<span><i style='background:var(--{name})'></i>{text}</span>" for name, text in MARKS)
     + "".join(f"<span><i class=band style='background:var(--{name})'></i>{text}</span>" for name, text in BANDS)
-    + "</p><p id=detail class=hint>&nbsp;</p></section>"
+    + "{lag}</p><p id=detail class=hint>&nbsp;</p></section>"
 )
+
+
+def lag_of(drill: Drill) -> str:
+    """What the strips of a server that acknowledges before it syncs are, and how long the longest one lasts."""
+    lags_ns = [
+        note.until_ns - note.time_ns for note in drill.recording.notes if note.kind == VOLATILE and note.until_ns
+    ]
+    if not lags_ns:
+        return ""
+    text = f"acknowledged, not durable yet (at most {seconds(max(lags_ns))})"
+    return f"<span><i class=strip></i>{text}</span>"
 
 
 def chain_of(played: Played) -> list[Note]:
     """The events that the violation is about, the most telling one first: the one that it names, and what led there; or
-    all in which the values stand that it names.
+    those in which the values stand that it names; or those of the consumer or stream that it names, with the sequence
+    that it names if there are such.
     """
     assert played.drill is not None
     recording = played.drill.recording
     index = getattr(played.error, "note_index", None)
     if index is not None and index < len(recording.notes):
         return list(recording.chain(recording.notes[index]))
-    values = dict.fromkeys(VALUE.findall(played.result.text))
+    text = played.result.text
+    values = dict.fromkeys(VALUE.findall(text))
     found = [note for note in recording.notes if not values.keys().isdisjoint(VALUE.findall(note.text))]
-    return found[::-1][-FEW:]
+    return found[::-1][-FEW:] or at_place(recording.notes, text)
+
+
+def at_place(notes: list[Note], text: str) -> list[Note]:
+    """The last events of the consumer or stream that a violation names, the latest one first."""
+    place, moment = PLACE.search(text), MOMENT.search(text)
+    if place is None:
+        return []
+    word = f"consumer={place[1]}" if place[1] else f"stream={place[2]}"
+    until_ns = float(moment[1]) * SECOND_NS if moment else notes[-1].time_ns
+    there = [note for note in notes if note.time_ns <= until_ns and word in note.text.split()]
+    number = NUMBER.search(text, place.end())
+    exact = [note for note in there if number and number[0] in re.findall(r"(?:^|seq=)(\d+)", note.text)]
+    return (exact or there)[-FEW:][::-1]
 
 
 def data_of(drill: Drill, story: list[Note]) -> dict[str, object]:
     """What the page draws from."""
     notes = drill.recording.notes
-    first = max(0, len(notes) - NOTES_MAX)
+    shown = shown_of(notes, story)
+    busy = {lane for note in notes for lane in (note.lane, *note.targets)}
     return {
-        "lanes": list(drill.stage.world.nodes),
-        "notes": [note.record() for note in notes[first:]],
-        "first": first,
+        "lanes": [name for name in drill.stage.world.nodes if name in busy],
+        "notes": [note.record() for note in shown],
+        "left_out": len(notes) - len(shown),
         "culprit": story[0].index if story else None,
         "chain": [note.index for note in story],
         "end": drill.stage.world.now_ns(),
     }
+
+
+def shown_of(notes: list[Note], story: list[Note]) -> list[Note]:
+    """The events that a page has room for, by time: the whole story, and what lies around its first event."""
+    first = max(0, len(notes) - NOTES_MAX)
+    if story:
+        first = min(first, max(0, story[0].index - NOTES_MAX // 2))
+    window = notes[first : first + NOTES_MAX]
+    told = {note.index: note for note in [*story, *window]}
+    return [told[index] for index in sorted(told)]
 
 
 def seconds(time_ns: int) -> str:
@@ -136,7 +180,7 @@ def causes(drill: Drill, story: list[Note]) -> str:
             note.index,
             f"<li class='{'culprit' if note is story[0] else 'cause' if note in story else 'around'}' "
             f"data-note={note.index}><time>{seconds(note.time_ns)}</time><b>{escape(note.lane)}</b> "
-            f"{escape(note.kind)} <span>{escape(note.text)}</span></li>",
+            f"{escape(kind_of(note))} <span>{escape(note.text)}</span></li>",
         )
         for note in told
     ]
@@ -150,6 +194,11 @@ def causes(drill: Drill, story: list[Note]) -> str:
     ]
     body = "".join(row for _, _, row in sorted([*rows, *logged], key=lambda each: each[:2]))
     return f"<section><h2>How it came about</h2><ol class=chain>{body}</ol></section>"
+
+
+def kind_of(note: Note) -> str:
+    """Its kind, where the text does not begin with it."""
+    return "" if note.text.startswith(note.kind) else note.kind
 
 
 def logged_by(drill: Drill, since_ns: int, until_ns: int) -> list[tuple[int, str]]:

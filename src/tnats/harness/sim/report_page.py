@@ -1,10 +1,10 @@
 """The style and the script of a report page."""
 
 STYLE = """
-:root { color-scheme: light dark; --back: #fbfaf7; --ink: #24211c; --dim: #807868; --line: #e4dfd3; --card: #fff;
+:root { color-scheme: light dark; --back: #fbfaf7; --ink: #24211c; --dim: #6b6455; --line: #e4dfd3; --card: #fff;
   --good: #2c7a4b; --bad: #b3261e; --net: #d98a00; --proc: #7b4fc4; --disk: #c2352b; --clock: #0f8f87; --admin: #77716a;
   --publish: #2f6fd0; --receive: #2c7a4b; --flush: #a9a294; --answer: #0f8f87; --link: #7b4fc4 }
-@media (prefers-color-scheme: dark) { :root { --back: #17181b; --ink: #e6e3dc; --dim: #918c82; --line: #303237;
+@media (prefers-color-scheme: dark) { :root { --back: #17181b; --ink: #e6e3dc; --dim: #a09b90; --line: #303237;
   --card: #1f2125; --good: #62c48a; --bad: #ff7a70; --net: #f0b040; --proc: #b393f0; --disk: #ff8a7e; --clock: #4ccdc3;
   --admin: #a8a39b; --publish: #79aefb; --receive: #62c48a; --flush: #65625c; --answer: #4ccdc3; --link: #b393f0 } }
 * { box-sizing: border-box }
@@ -28,11 +28,13 @@ button { font: inherit; color: var(--ink); background: var(--card); border: 1px 
 #chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; overflow: hidden;
   touch-action: none }
 #detail { min-height: 1.6em; margin: 8px 2px }
+circle { cursor: pointer }
 svg { display: block; width: 100%; font: 12px system-ui, sans-serif; user-select: none }
 svg text { fill: var(--ink) } svg text.dim { fill: var(--dim) }
 .legend { display: flex; gap: 4px 16px; flex-wrap: wrap; font-size: 12.5px; color: var(--dim); margin: 8px 2px 0 }
 .legend i { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 6px }
 .legend i.band { border-radius: 2px; width: 14px; opacity: .6 }
+.legend i.strip { border-radius: 0; width: 14px; height: 3px; background: var(--bad); vertical-align: middle }
 .chain { list-style: none; margin: 0; padding: 0; border-left: 2px solid var(--line) }
 .chain li { padding: 2px 0 2px 16px; position: relative; color: var(--dim); cursor: pointer }
 .chain li::before { content: ""; position: absolute; left: -5px; top: 11px; width: 8px; height: 8px; border-radius: 50%;
@@ -41,7 +43,7 @@ svg text { fill: var(--ink) } svg text.dim { fill: var(--dim) }
 .chain .culprit { font-weight: 600 } .chain .culprit::before { background: var(--bad) }
 .chain .log span { font: 12.5px/1.55 ui-monospace, monospace; overflow-wrap: anywhere } .chain .log { cursor: default }
 .chain time { display: inline-block; width: 12ch; margin-right: 12px; color: var(--dim); font-weight: 400 }
-.chain b { display: inline-block; min-width: 64px }
+.chain b { display: inline-block; min-width: 76px }
 table { border-collapse: collapse } td, th { padding: 3px 18px 3px 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line) }
 td code { overflow-wrap: anywhere }
@@ -78,7 +80,8 @@ function placeOf(time) {            // the first event at or after a time
   }
   return low;
 }
-const value = note => order.checked ? note.index - data.first : note.time_ns;
+const placed = new Map(notes.map((note, place) => [note.index, place]));
+const value = note => order.checked ? placed.get(note.index) : note.time_ns;
 const valueOfTime = time => order.checked ? placeOf(time) : time;
 const whole = () => order.checked ? [0, Math.max(1, notes.length)] : [0, Math.max(1, data.end)];
 const x = v => LEFT + (v - view[0]) / (view[1] - view[0]) * (width - LEFT - RIGHT);
@@ -120,11 +123,18 @@ function band(svg, note, lane) {
     "stroke-opacity": 0.55});
   element(shape, "title", {}, note.text + "\\n" + seconds(note.time_ns) + " to " + seconds(until));
   // The whole name where it fits, its number where that fits, else what another one covers is in the tip alone.
-  const name = [`${number} ${kind}`, number].find(text => from + 4 + text.length * 6 <= to);
+  const name = [`${number} ${kind}`, number].find(text => from + 4 + text.length * 6.5 <= to);
   if (name == null || from < (named.get(lane) ?? 0)) return;
-  named.set(lane, from + 4 + name.length * 6);
-  element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13, fill: css(area[kind[0]]),
-    style: `fill:${css(area[kind[0]])};font-size:9.5px;pointer-events:none`}, name);
+  named.set(lane, from + 4 + name.length * 6.5);
+  element(svg, "text", {x: from + 4, y: y(lane) - LANE / 2 + 13,
+    style: "font-size:10.5px;pointer-events:none"}, name);
+}
+function strip(svg, note) {   // how long what was acknowledged could still be lost
+  const from = Math.max(LEFT, x(value(note))), to = Math.min(width - RIGHT, x(valueOfTime(note.until_ns)));
+  if (to < LEFT || from > width - RIGHT) return;
+  const shape = element(svg, "rect", {x: from, y: y(note.lane) + LANE / 2 - 6, width: Math.max(1, to - from), height: 3,
+    fill: css("--bad")});
+  element(shape, "title", {}, `${note.text}\\n${seconds(note.time_ns)} to ${seconds(note.until_ns)}`);
 }
 function arrow(svg, from, to, strong) {
   if (from == null || to == null || from.lane === to.lane && from.kind === "flush") return;
@@ -149,40 +159,54 @@ function draw() {
   }
   named.clear();
   for (const note of notes) if (note.kind === "fault") for (const lane of note.targets || []) band(svg, note, lane);
-  let captionEnd = 0;  // captions of phases that would cover each other stand in two rows
+  for (const note of notes) if (note.kind === "volatile" && note.until_ns != null) strip(svg, note);
+  const captionEnds = [0, 0];  // captions of phases that would cover each other stand in two rows
   for (const note of notes) {
     const at = x(value(note));
     if (note.kind !== "phase" || at < LEFT || at > width) continue;
     element(svg, "line", {x1: at, x2: at, y1: TOP - 6, y2: height - 20, stroke: css("--dim"),
       "stroke-dasharray": "3 3"});
     const late = at > width - 140, size = note.text.length * 5.5;
-    const start = late ? at - 4 - size : at + 4, isCovered = start < captionEnd;
-    captionEnd = Math.max(captionEnd, start + size + 8);
-    element(svg, "text", {x: late ? at - 4 : at + 4, y: height - (isCovered ? 2 : 12), class: "dim",
+    const start = late ? at - 4 - size : at + 4, row = captionEnds.findIndex(end => end <= start);
+    if (row < 0) continue;
+    captionEnds[row] = start + size + 8;
+    element(svg, "text", {x: late ? at - 4 : at + 4, y: height - (row ? 2 : 12), class: "dim",
       style: "font-size:10px", "text-anchor": late ? "end" : "start"}, note.text);
   }
-  const drawn = new Map();
+  const drawn = new Set();
   if (arrows.checked)
     for (const note of notes) if (note.cause != null) arrow(svg, byIndex.get(note.cause), note, false);
   for (const index of picked) {
     const note = byIndex.get(index);
     if (note) arrow(svg, byIndex.get(note.cause), note, true);
   }
-  for (const note of notes) {
-    if (!laneOf.has(note.lane)) continue;
+  const isSpecial = note => picked.has(note.index) || note.index === data.culprit;
+  for (const note of [...notes, ...notes.filter(isSpecial)]) {    // what is special once more, on top of the others
+    if (!laneOf.has(note.lane) || note.kind === "volatile") continue;
     const at = x(value(note));
     if (at < LEFT || at > width - RIGHT) continue;
-    const special = picked.has(note.index) || note.index === data.culprit;
-    const key = note.lane + note.kind + Math.round(at * 2);     // one mark for what falls on the same spot
+    const special = isSpecial(note);
+    const key = note.lane + colourOf(note) + Math.round(at);    // one mark for what falls on the same spot
     if (drawn.has(key) && !special) continue;
-    drawn.set(key, true);
-    const mark = element(svg, "circle", {cx: at, cy: y(note.lane), r: special ? 6 : note.kind === "flush" ? 2.2 : 3.4,
-      fill: colourOf(note), stroke: special ? css("--ink") : "none", "stroke-width": 1.5, style: "cursor:pointer"});
-    element(mark, "title", {}, `${seconds(note.time_ns)}  ${note.lane}  ${note.kind}\\n${note.text}`);
-    mark.addEventListener("click", event => { event.stopPropagation(); pick(note.index); });
+    drawn.add(key);
+    element(svg, "circle", {cx: at, cy: y(note.lane), r: special ? 6 : note.kind === "flush" ? 2.2 : 3.4,
+      fill: colourOf(note), stroke: special ? css("--ink") : "none", "stroke-width": 1.5, "data-note": note.index});
   }
   element(svg, "rect", {x: 0, y: 0, width: LEFT - 8, height, fill: css("--card")});
   for (const lane of data.lanes) element(svg, "text", {x: 14, y: y(lane) + 4, style: "font-weight:600"}, lane);
+}
+const marked = event => byIndex.get(Number(event.target.dataset.note ?? NaN));
+chart.addEventListener("pointerover", event => {    // tips are made when they are wanted: there are thousands of marks
+  const note = marked(event);
+  if (note && !event.target.firstChild)
+    element(event.target, "title", {}, `${seconds(note.time_ns)}  ${note.lane}  ${note.kind}\\n${note.text}`);
+});
+chart.addEventListener("click", event => { const note = marked(event); if (note) pick(note.index); });
+let waiting = false;
+function drawSoon() {   // once for all that moves before the next picture
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; draw(); });
 }
 function pick(index) {
   const note = byIndex.get(index);
@@ -200,7 +224,7 @@ chart.addEventListener("wheel", event => {
   const factor = event.deltaY < 0 ? 0.7 : 1 / 0.7, limit = whole();
   view = [Math.max(limit[1] * -0.02, at - (at - view[0]) * factor),
     Math.min(limit[1] * 1.02, at + (view[1] - at) * factor)];
-  draw();
+  drawSoon();
 }, {passive: false});
 let held = null;
 chart.addEventListener("pointerdown", event => { held = [event.clientX, [...view]]; });
@@ -209,7 +233,7 @@ addEventListener("pointermove", event => {
   const moved = (event.clientX - held[0]) / (width - LEFT - RIGHT) * (held[1][1] - held[1][0]);
   if (Math.abs(event.clientX - held[0]) < 3) return;
   view = [held[1][0] - moved, held[1][1] - moved];
-  draw();
+  drawSoon();
 });
 addEventListener("pointerup", () => { held = null; });
 order.addEventListener("change", () => { view = data.culprit == null ? whole() : focusRange(); draw(); });
@@ -219,7 +243,8 @@ document.getElementById("whole").addEventListener("click", () => { view = whole(
 for (const line of document.querySelectorAll(".chain li"))
   line.addEventListener("click", () => { pick(Number(line.dataset.note)); });
 if (data.culprit == null) document.getElementById("focus").remove();
-addEventListener("resize", draw);
+addEventListener("resize", drawSoon);
+if (data.left_out) detail.textContent = `${data.left_out} events of this long run are not on this page`;
 view = whole();
 draw();
 """

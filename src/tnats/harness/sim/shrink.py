@@ -9,12 +9,13 @@ fault is left out once more, alone, to say whether the bug needs it or it only h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import attrs
 
 from tnats.harness.faults import At, Fault
-from tnats.harness.sim.plan import Operation, Plan
+from tnats.harness.sim.plan import Operation, Plan, PlanError
 from tnats.limits import SECOND_NS
 from tnats.records import define
 
@@ -42,7 +43,8 @@ class Shrunk:
         if not self.needed:
             return "no fault at all"
         told = " and ".join(names) or "none of its faults alone"
-        return told + (f"; {' and '.join(others)} only shifts timing" if others else "")
+        shift = "only shifts timing" if len(others) == 1 else "only shift timing"
+        return told + (f"; {' and '.join(others)} {shift}" if others else "")
 
 
 class Shrinker:
@@ -85,11 +87,13 @@ class Shrinker:
         return attrs.evolve(self.plan, faults=faults[:index] + faults[index + 1 :])
 
     def try_plan(self, plan: Plan) -> bool:
-        """Whether `plan` fails in the same way; each is run once."""
+        """Whether `plan` fails in the same way; each is run once, and one that makes no sense does not."""
         key = str(plan.record())
         if key not in self._known:
             self.run_count += 1
-            self._known[key] = self._fails(plan)
+            self._known[key] = False
+            with suppress(PlanError):
+                self._known[key] = self._fails(plan)
         return self._known[key]
 
     def _keep_if(self, change: Callable[[Plan], Plan]) -> bool:

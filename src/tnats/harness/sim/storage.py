@@ -22,6 +22,7 @@ from tnats.errors import TnatsError
 from tnats.harness.faults import AfterAcks, Anchor, Fault
 from tnats.harness.scenario import Violation
 from tnats.harness.sim import storage_evidence
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.drill import COLD, Drill
 from tnats.harness.sim.ledger import CLASSES
 from tnats.harness.sim.plan import Operation, Plan
@@ -98,13 +99,13 @@ async def opened(store: Store, name: str, *, is_packing: bool) -> OpenStream:
 
 
 async def apply(stream: OpenStream, index: int, body: bytes | None) -> None:
-    """One committed entry: `SEQUENCE VALUE` appends, `-SEQUENCE` removes; a lost one has no effect that is known."""
+    """One committed entry: `SEQUENCE BODY` appends, `-SEQUENCE` removes; a lost one has no effect that is known."""
     if body is not None:
-        sequence, _, payload = body.partition(b" ")
+        sequence, _, content = body.partition(b" ")
         if sequence.startswith(b"-"):
             stream.log.remove([int(sequence[1:])])
         else:
-            await stream.log.append([Message(int(sequence), 1, b"s", b"", payload)])
+            await stream.log.append([Message(int(sequence), 1, b"s", b"", content)])
     stream.applied = index
 
 
@@ -119,7 +120,7 @@ async def content_of(stream: OpenStream, life: Life) -> dict[int, str]:
         sequence = index.next_live(sequence + 1)
     for sequence in wanted:
         try:
-            found[sequence] = (await stream.log.load(sequence)).payload.rstrip(b"#").decode("utf-8", "backslashreplace")
+            found[sequence] = value_of((await stream.log.load(sequence)).payload)
         except KeyError:
             pass
         except (DataDamaged, DiskError):
@@ -152,6 +153,7 @@ class StorageDrill(Drill):
         """What would have been there after a power loss at some moment, with what was known and `unproved` then."""
         self._world: World
         self._phase = "work"
+        self._operations: dict[str, list[Operation]] = {}
         self._done: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._proved = trio.Event()
@@ -208,8 +210,9 @@ class StorageDrill(Drill):
     async def prepare(self, world: World) -> None:
         self._world = world
         self._rng = chance_stream(world.seed, "what if")
-        for number in range(1, self.plan.number("streams") + 1):
-            self.lives[f"s{number}"] = Life(f"s{number}")
+        names = [f"s{number}" for number in range(1, self.plan.number("streams") + 1)]
+        self._operations = self.plan.operations_of(names)
+        self.lives = {name: Life(name) for name in names}
         node = world.node(SERVER)
         node.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
@@ -245,7 +248,7 @@ class StorageDrill(Drill):
 
     @property
     def _cipher(self) -> str:
-        return str(self.plan.parameters.get("cipher", ""))
+        return self.plan.choice("cipher", ("", *Cipher), "")
 
     def _when(self) -> str:
         return f"start {self._world.nodes[SERVER].life_count}"
@@ -253,7 +256,7 @@ class StorageDrill(Drill):
     async def _write(self, runtime: Runtime, store: Store, stream: OpenStream) -> None:
         """One stream's writer, until the node ends or its store takes nothing more."""
         name = stream.name
-        mine = [operation for operation in self.plan.operations if operation.actor == name]
+        mine = self._operations[name]
         try:
             while self._done.get(name, 0) < len(mine):
                 operation = mine[self._done.get(name, 0)]
@@ -283,9 +286,11 @@ class StorageDrill(Drill):
             await self._remove(store, stream, operation.number("back"))
         elif operation.verb == "checkpoint":
             try:
-                await stream.checkpoint(store.journal)
+                await stream.checkpoint()
             except StoreFull:
                 self.recording.probe("a checkpoint found the disk full")
+        else:
+            raise operation.unknown_verb()
 
     async def _append(self, runtime: Runtime, store: Store, stream: OpenStream, sizes: list[int]) -> bool:
         """Append messages as one batch; whether they were acknowledged. Raises StorageError when nobody knows."""
@@ -297,7 +302,7 @@ class StorageDrill(Drill):
             value = f"{stream.name}-{count}"
             life.attempted[value] = first + place
             values.append(value)
-            bodies.append(f"{first + place} {value}".encode() + b"#" * size)
+            bodies.append(b"%d %b" % (first + place, payload(value, size)))
         note = self.recording.note(SERVER, "append", f"{values[0]} and on, {len(values)} at {first}")
         if not await self._commit(stream, bodies):
             life.refused.update(dict.fromkeys(values))

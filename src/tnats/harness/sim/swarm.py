@@ -230,7 +230,10 @@ def draw_faults(
         for _ in range(count):
             time_ns = milliseconds(rng.random() * scene.duration_ns)
             anchor = anchors(rng, kind) or At(time_ns)
-            found.append(Fault(anchor, kind, DRAWS[kind](rng, scene)))
+            parameters = DRAWS[kind](rng, scene)
+            if isinstance(anchor, BeforeCall) and parameters["targets"] in scene.clients:  # which call no disk
+                parameters = {**parameters, "targets": scene.servers[0]}
+            found.append(Fault(anchor, kind, parameters))
     rng.shuffle(found)
     del found[FAULTS_MAX:]
     return tuple(sorted(found, key=lambda fault: fault.anchor.time_ns if isinstance(fault.anchor, At) else -1))

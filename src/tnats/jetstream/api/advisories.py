@@ -10,7 +10,7 @@ from typing import Any
 
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.messages import StreamState
-from tnats.jetstream.api.times import format_time
+from tnats.notation import format_time
 from tnats.records import frozen
 from tnats.wire.documents import encode_document
 
@@ -33,6 +33,18 @@ class Advisory:
         return encode_document({"type": self.type, "id": event_id, "timestamp": format_time(now_ns), **self.fields})
 
 
+@frozen
+class ConsumerIdentity:
+    """Which consumer an event is about, and whose it is."""
+
+    account: str
+    stream: str
+    consumer: str
+    created_ns: int = 0
+    domain: str = ""
+    """The server's, empty for none."""
+
+
 def _advisory(subject: str, kind: str, fields: dict[str, Any], domain: str = "") -> Advisory:
     """`domain`: the server's, empty for none."""
     given = {key: value for key, value in {**fields, "domain": domain or None}.items() if value is not None}
@@ -45,130 +57,102 @@ def stream_action(stream: str, action: str, domain: str = "") -> Advisory:
     return _advisory(f"STREAM.{word}.{stream}", "stream_action", {"stream": stream, "action": action}, domain)
 
 
-def consumer_action(stream: str, consumer: str, action: str, domain: str = "") -> Advisory:
+def consumer_action(of: ConsumerIdentity, action: str) -> Advisory:
     """`action`: create or delete."""
     word = {"create": "CREATED", "delete": "DELETED"}[action]
-    return _advisory(
-        f"CONSUMER.{word}.{stream}.{consumer}",
-        "consumer_action",
-        {"stream": stream, "consumer": consumer, "action": action},
-        domain,
-    )
+    return _of_consumer(word, "consumer_action", of, action=action)
 
 
-def consumer_pause(
-    stream: str, consumer: str, pause_until_ns: int | None, is_paused: bool, domain: str = ""
-) -> Advisory:
-    """A consumer was paused or goes on."""
-    fields = {
-        "stream": stream,
-        "consumer": consumer,
-        "paused": is_paused,
-        "pause_until": format_time(pause_until_ns) if pause_until_ns is not None else None,
-    }
-    return _advisory(f"CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause", fields, domain)
+def consumer_pause(of: ConsumerIdentity, pause_until_ns: int | None) -> Advisory:
+    """A consumer is paused until then, or with None goes on."""
+    pause_until = format_time(pause_until_ns) if pause_until_ns is not None else None
+    return _of_consumer("PAUSE", "consumer_pause", of, paused=pause_until is not None, pause_until=pause_until)
 
 
-def group_pinned(account: str, stream: str, consumer: str, group: str, pinned_id: str) -> Advisory:
+def group_pinned(of: ConsumerIdentity, group: str, pinned_id: str) -> Advisory:
     """A client of a priority group got the pin."""
-    return _advisory(
-        f"CONSUMER.PINNED.{stream}.{consumer}",
-        "consumer_group_pinned",
-        {"account": account, "stream": stream, "consumer": consumer, "group": group, "pinned_id": pinned_id},
-    )
+    return _of_group("PINNED", "consumer_group_pinned", of, group=group, pinned_id=pinned_id)
 
 
-def group_unpinned(account: str, stream: str, consumer: str, group: str, reason: str) -> Advisory:
+def group_unpinned(of: ConsumerIdentity, group: str, reason: str) -> Advisory:
     """`reason`: timeout or admin."""
-    return _advisory(
-        f"CONSUMER.UNPINNED.{stream}.{consumer}",
-        "consumer_group_unpinned",
-        {"account": account, "stream": stream, "consumer": consumer, "group": group, "reason": reason},
-    )
+    return _of_group("UNPINNED", "consumer_group_unpinned", of, group=group, reason=reason)
 
 
-def max_deliveries(stream: str, consumer: str, stream_seq: int, deliveries: int, domain: str = "") -> Advisory:
+def max_deliveries(of: ConsumerIdentity, stream_seq: int, deliveries: int) -> Advisory:
     """A message used up its deliveries."""
-    fields = {
-        "stream": stream,
-        "consumer": consumer,
-        "stream_seq": stream_seq,
-        "deliveries": deliveries,
-    }
-    return _advisory(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields, domain)
+    return _of_consumer("MAX_DELIVERIES", "max_deliver", of, stream_seq=stream_seq, deliveries=deliveries)
 
 
-def message_naked(
-    stream: str, consumer: str, consumer_seq: int, stream_seq: int, deliveries: int, domain: str = ""
-) -> Advisory:
+def message_naked(of: ConsumerIdentity, consumer_seq: int, stream_seq: int, deliveries: int) -> Advisory:
     """A client gave a message back."""
-    fields = {
-        "stream": stream,
-        "consumer": consumer,
-        "consumer_seq": consumer_seq,
-        "stream_seq": stream_seq,
-        "deliveries": deliveries,
-    }
-    return _advisory(f"CONSUMER.MSG_NAKED.{stream}.{consumer}", "nak", fields, domain)
+    return _of_consumer("MSG_NAKED", "nak", of, consumer_seq=consumer_seq, stream_seq=stream_seq, deliveries=deliveries)
 
 
 def message_terminated(
-    stream: str,
-    consumer: str,
-    consumer_seq: int,
-    stream_seq: int,
-    deliveries: int,
-    reason: str,
-    domain: str = "",
+    of: ConsumerIdentity, consumer_seq: int, stream_seq: int, deliveries: int, reason: str
 ) -> Advisory:
     """A client wants a message no more."""
-    fields = {
-        "stream": stream,
-        "consumer": consumer,
-        "consumer_seq": consumer_seq,
-        "stream_seq": stream_seq,
-        "deliveries": deliveries,
-        "reason": reason or None,
-    }
-    return _advisory(f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", fields, domain)
+    return _of_consumer(
+        "MSG_TERMINATED",
+        "terminated",
+        of,
+        consumer_seq=consumer_seq,
+        stream_seq=stream_seq,
+        deliveries=deliveries,
+        reason=reason or None,
+    )
 
 
-def snapshot_created(stream: str, state: StreamState, client: dict[str, Any], domain: str = "") -> Advisory:
+def _of_consumer(word: str, kind: str, of: ConsumerIdentity, **fields: object) -> Advisory:
+    named = {"stream": of.stream, "consumer": of.consumer, **fields}
+    return _advisory(f"CONSUMER.{word}.{of.stream}.{of.consumer}", kind, named, of.domain)
+
+
+def _of_group(word: str, kind: str, of: ConsumerIdentity, **fields: object) -> Advisory:
+    named = {"account": of.account, "stream": of.stream, "consumer": of.consumer, **fields}
+    return _advisory(f"CONSUMER.{word}.{of.stream}.{of.consumer}", kind, named)
+
+
+def _client(account: str) -> dict[str, str]:
+    """Who asked, as far as is told."""
+    return {"acc": account}
+
+
+def snapshot_created(account: str, stream: str, state: StreamState, domain: str = "") -> Advisory:
     """A backup begins; `state`: what the stream holds."""
-    fields = {"stream": stream, "state": to_object(state), "client": client}
+    fields = {"stream": stream, "state": to_object(state), "client": _client(account)}
     return _advisory(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields, domain)
 
 
 def snapshot_completed(
-    stream: str, start_ns: int, end_ns: int, client: dict[str, Any], error: str | None = None, domain: str = ""
+    account: str, stream: str, start_ns: int, end_ns: int, error: str | None = None, domain: str = ""
 ) -> Advisory:
     """A backup ended; `error`: why before its time."""
     fields = {
         "stream": stream,
         "start": format_time(start_ns),
         "end": format_time(end_ns),
-        "client": client,
+        "client": _client(account),
         "error": error,
     }
     return _advisory(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields, domain)
 
 
-def restore_created(stream: str, client: dict[str, Any], domain: str = "") -> Advisory:
+def restore_created(account: str, stream: str, domain: str = "") -> Advisory:
     """A restore begins."""
-    fields = {"stream": stream, "client": client}
+    fields = {"stream": stream, "client": _client(account)}
     return _advisory(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", fields, domain)
 
 
-def restore_completed(
-    stream: str, start_ns: int, end_ns: int, size: int, client: dict[str, Any], domain: str = ""
-) -> Advisory:
+def restore_completed(account: str, stream: str, start_ns: int, end_ns: int, size: int, domain: str = "") -> Advisory:
     """A restore ended; `size`: bytes received."""
     fields = {
         "stream": stream,
         "start": format_time(start_ns),
         "end": format_time(end_ns),
         "bytes": size,
-        "client": client,
+        "client": _client(account),
     }
     return _advisory(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields, domain)
 
@@ -184,13 +168,11 @@ def api_limit_reached(server: str, dropped: int, domain: str = "") -> Advisory:
     return _advisory("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped}, domain)
 
 
-def api_audit(
-    server: str, client: dict[str, Any], subject: str, request: str, response: str, domain: str = ""
-) -> Advisory:
+def api_audit(server: str, account: str, subject: str, request: str, response: str, domain: str = "") -> Advisory:
     """A request of the API was answered."""
     fields = {
         "server": server,
-        "client": client,
+        "client": _client(account),
         "subject": subject,
         "request": request or None,
         "response": response,
@@ -199,15 +181,15 @@ def api_audit(
 
 
 def consumer_ack_metric(
-    stream: str, consumer: str, consumer_seq: int, stream_seq: int, ack_ns: int, deliveries: int
+    of: ConsumerIdentity, consumer_seq: int, stream_seq: int, ack_ns: int, deliveries: int
 ) -> Advisory:
     """A sampled acknowledgement: how long it took."""
     return Advisory(
-        f"{METRIC_PREFIX}CONSUMER.ACK.{stream}.{consumer}",
+        f"{METRIC_PREFIX}CONSUMER.ACK.{of.stream}.{of.consumer}",
         METRIC_TYPE_PREFIX + "consumer_ack",
         {
-            "stream": stream,
-            "consumer": consumer,
+            "stream": of.stream,
+            "consumer": of.consumer,
             "consumer_seq": consumer_seq,
             "stream_seq": stream_seq,
             "ack_time": ack_ns,

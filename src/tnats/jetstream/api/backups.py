@@ -20,7 +20,7 @@ from tnats.jetstream.api.subjects import RESPONSE_TYPES, Call
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream.service import StreamService
 from tnats.limits import BACKUPS_MAX
-from tnats.subjects.tokens import is_valid_literal, to_bytes
+from tnats.subjects.tokens import is_publishable, to_bytes
 
 TOO_MANY = f"{BACKUPS_MAX} backups and restores are under way"
 
@@ -44,7 +44,7 @@ class BackupCalls:
         stream = request.stream()
         wanted = request.decode(JSApiStreamSnapshotRequest)
         deliver = to_bytes(wanted.deliver_subject)
-        if not is_valid_literal(deliver) or any(byte in b" \t\r\n\f" for byte in deliver):
+        if not is_publishable(deliver):
             raise Refused(errors.SNAPSHOT_DELIVER_SUBJECT_INVALID())
         if self._under_way_count >= BACKUPS_MAX:
             raise Refused(errors.STREAM_SNAPSHOT(err=TOO_MANY))
@@ -64,7 +64,7 @@ class BackupCalls:
             raise Refused(errors.STREAM_MISMATCH())
         if config.name in request.account.streams:
             raise Refused(errors.STREAM_NAME_EXIST_RESTORE_FAILED())
-        checked = granted(request.account.check_new_stream(config))
+        checked = granted(request.account.check_new_stream(config, is_restored=True))
         if self._under_way_count >= BACKUPS_MAX:
             raise Refused(errors.STREAM_RESTORE(err=TOO_MANY))
         from tnats.jetstream.backup.receiving import Restore  # most servers never take one

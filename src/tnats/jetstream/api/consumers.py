@@ -29,6 +29,9 @@ from tnats.jetstream.consumer.config import CreateConsumerRequest
 from tnats.jetstream.consumer.rules import check_group_name, check_request_names
 from tnats.jetstream.consumer.service import ConsumerService
 from tnats.jetstream.host import Host
+from tnats.jetstream.stream.headers import STREAM_IDENTITY
+from tnats.subjects.tokens import to_text
+from tnats.wire.headers import build_headers, get_header
 
 GROUP_MISSING = errors.INVALID_JSON(err="consumer group not specified")
 
@@ -66,7 +69,15 @@ class ConsumerCalls:
                 expects_durable=address.call == Call.CONSUMER_DURABLE_CREATE,
             )
         )
-        consumer = granted(await request.account.create_consumer(request.stream(), wanted))
+        stream = request.stream()
+        is_copying = wanted.config.direct or wanted.config.sourcing
+        if is_copying:
+            claimed = get_header(request.headers, STREAM_IDENTITY)
+            if claimed and claimed != stream.identity:
+                raise Refused(errors.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=to_text(stream.identity)))
+        consumer = granted(await request.account.create_consumer(stream, wanted))
+        if is_copying:
+            request.answer_headers = build_headers([(STREAM_IDENTITY, stream.identity)])
         return ConsumerAnswer(consumer_info(consumer))
 
     def names(self, request: Request) -> object:
@@ -108,6 +119,7 @@ class ConsumerCalls:
         consumer = request.consumer()
         effects, outcome = consumer.machine.reset(wanted.seq, self._host.mono_ns())
         consumer.carry_out(effects)
+        consumer.stream.sweep()  # what it skips, nobody else may want
         return ConsumerReset(consumer_info(consumer), granted(outcome))
 
     async def unpin(self, request: Request) -> object:

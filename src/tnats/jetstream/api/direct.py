@@ -5,34 +5,36 @@ A request for one message that is at hand is answered in the call that brought i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from tnats.jetstream.api import fields
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import JSApiMsgGetRequest
 from tnats.jetstream.api.streams import find_message
 from tnats.jetstream.api.subjects import api_forms
-from tnats.jetstream.api.times import format_time
 from tnats.jetstream.consumer.effects import status_block
 from tnats.jetstream.host import Host
 from tnats.jetstream.ports import Bus, Client
+from tnats.jetstream.room import load_for
 from tnats.jetstream.stream.ports import Inbound
-from tnats.limits import DIRECT_GET_SUBJECTS_MAX
+from tnats.limits import DIRECT_GET_SUBJECTS_MAX, READER_PATIENCE_NS
+from tnats.notation import format_time
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.message_log import Message
-from tnats.subjects.tokens import subject_matches, to_bytes, to_text
+from tnats.subjects.tokens import to_bytes, to_text
 from tnats.wire.headers import VERSION_LINE, get_header
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
 
-PREFIX = b"$JS.API.DIRECT.GET."
 NOT_FOUND = status_block("404 Message Not Found")
-
-
 QUEUE = b"_sys_"
 """Whoever can answer a direct get is a member; one of them does."""
 
@@ -47,9 +49,10 @@ class DirectGetService:
     def __init__(self, host: Host, bus: Bus) -> None:
         self._host = host
         self._client = bus.client("direct gets", self._deliver)
-        self._answering: dict[bytes, dict[str, DirectGets]] = {}
+        self._answering: dict[str, dict[str, DirectGets]] = {}
         """By the name that is asked for, then by the name of the stream that answers."""
-        self._subscriptions: dict[bytes, list[Any]] = {}
+        self._subscriptions: dict[str, list[Any]] = {}
+        """By the name that is asked for."""
 
     def close(self) -> None:
         """Answer no more."""
@@ -61,57 +64,55 @@ class DirectGetService:
         names = [config.name] if config.allow_direct else []
         if config.mirror is not None and config.mirror_direct and config.mirror.external is None:
             names.append(config.mirror.name)
-        for name in [to_text(name) for name, found in self._answering.items() if stream.name in found]:
-            if name not in names:
-                self._withdraw(name, stream)
+        self._withdraw(stream, except_for=names)
         for name in names:
-            found = self._answering.setdefault(to_bytes(name), {})
-            found.setdefault(stream.name, DirectGets(self._host, stream, name, self._client))
-            if to_bytes(name) not in self._subscriptions:
+            found = self._answering.setdefault(name, {})
+            found.setdefault(stream.name, DirectGets(self._host, stream, self._client))
+            if name not in self._subscriptions:
                 domain = self._host.options.domain
                 patterns = [*api_forms(f"DIRECT.GET.{name}", domain), *api_forms(f"DIRECT.GET.{name}.>", domain)]
-                self._subscriptions[to_bytes(name)] = [self._client.subscribe(pattern, QUEUE) for pattern in patterns]
+                self._subscriptions[name] = [self._client.subscribe(pattern, QUEUE) for pattern in patterns]
 
     def end(self, stream: StreamService) -> None:
         """A stream is gone."""
-        for name in [to_text(name) for name, found in self._answering.items() if stream.name in found]:
-            self._withdraw(name, stream)
+        self._withdraw(stream)
 
-    def _withdraw(self, name: str, stream: StreamService) -> None:
-        found = self._answering[to_bytes(name)]
-        del found[stream.name]
-        if not found:
-            del self._answering[to_bytes(name)]
-            for subscription in self._subscriptions.pop(to_bytes(name)):
+    def _withdraw(self, stream: StreamService, *, except_for: Sequence[str] = ()) -> None:
+        """Let a stream answer for no names but these."""
+        for name, found in list(self._answering.items()):
+            if name in except_for or found.pop(stream.name, None) is None or found:
+                continue
+            del self._answering[name]
+            for subscription in self._subscriptions.pop(name):
                 self._client.end_subscription(subscription)
 
     def _deliver(self, batch: list[Inbound]) -> None:
         for message in batch:
             _, _, rest = message.subject.partition(b".DIRECT.GET.")
-            name = rest.partition(b".")[0]
+            asked, _, last_by = rest.partition(b".")
+            name = to_text(asked)
             found = self._answering.get(name)
             if found is not None:
-                (found.get(to_text(name)) or next(iter(found.values()))).deliver(message)
+                (found.get(name) or next(iter(found.values()))).deliver(message, last_by)
 
 
 class DirectGets:
-    """Answers the direct gets for `name` from one stream."""
+    """Answers direct gets from one stream."""
 
-    def __init__(self, host: Host, stream: StreamService, name: str, client: Client) -> None:
+    def __init__(self, host: Host, stream: StreamService, client: Client) -> None:
         self._host = host
         self._stream = stream
-        self._name = to_bytes(name)
         self._client = client
 
-    def deliver(self, message: Inbound) -> None:
-        """A request came."""
+    def deliver(self, message: Inbound, last_by: bytes) -> None:
+        """A request came. `last_by`: the subject behind the stream's name, whose last message is wanted, or empty."""
         if not message.reply:
             return
         size = message.header_size
         if size and not supports(get_header(message.data[:size], REQUIRED_LEVEL_HEADER)):
             self._status(message.reply, "412 Required Api Level")
             return
-        wanted = self._parse(message)
+        wanted = self._parse(message, last_by)
         if isinstance(wanted, str):
             self._status(message.reply, wanted)
         elif wanted.batch or wanted.multi_last:
@@ -119,36 +120,32 @@ class DirectGets:
         else:
             self._single(wanted, message.reply)
 
-    def _parse(self, message: Inbound) -> JSApiMsgGetRequest | str:
+    def _parse(self, message: Inbound, last_by: bytes) -> JSApiMsgGetRequest | str:
+        """What is wanted, or the status line that answers a request which says nothing sensible."""
         body = message.data[message.header_size :]
-        subject = message.subject[message.subject.index(b".DIRECT.GET.") + len(b".DIRECT.GET.") :]
-        last_by = subject[len(self._name) + 1 :]
         if not body and not last_by:
             return "408 Empty Request"
         if body.isspace():
             return "408 Malformed Request"
         try:
             wanted = fields.decode(JSApiMsgGetRequest, body, strict=False)
-        except fields.DecodeError:
+        except DecodeError:
             return "408 Malformed Request"
         if last_by:
-            if wanted != JSApiMsgGetRequest(no_hdr=wanted.no_hdr):
+            if wanted != JSApiMsgGetRequest(no_hdr=wanted.no_hdr, max_bytes=wanted.max_bytes):
                 return "408 Bad Request"
             return JSApiMsgGetRequest(last_by_subj=to_text(last_by), no_hdr=wanted.no_hdr)
-        single = bool(wanted.last_by_subj)
-        if not (wanted.multi_last or wanted.seq or single or wanted.next_by_subj or wanted.start_time_ns is not None):
+        has_time, last, following = wanted.start_time_ns is not None, wanted.last_by_subj, wanted.next_by_subj
+        if not (wanted.multi_last or wanted.seq or last or following or has_time):
             return "408 Empty Request"
-        if wanted.batch < 0:
-            return "408 Bad Request"
-        if wanted.multi_last:
-            if wanted.last_by_subj or wanted.next_by_subj or (wanted.up_to_seq and wanted.up_to_time_ns is not None):
-                return "408 Bad Request"
-            return wanted
-        if (wanted.seq and wanted.start_time_ns is not None) or (
-            single and (wanted.seq or wanted.next_by_subj or wanted.batch or wanted.start_time_ns is not None)
-        ):
-            return "408 Bad Request"
-        return wanted
+        contradictions: list[object] = [
+            wanted.batch < 0,
+            wanted.seq and has_time,
+            wanted.up_to_seq and wanted.up_to_time_ns is not None,
+            wanted.multi_last and (last or following),
+            last and not wanted.multi_last and (wanted.seq or following or wanted.batch or has_time),
+        ]
+        return "408 Bad Request" if any(contradictions) else wanted
 
     def _status(self, reply: bytes, line: str) -> None:
         self._client.publish(reply, b"", headers=status_block(line))
@@ -203,30 +200,34 @@ class DirectGets:
 
     async def _batch(self, wanted: JSApiMsgGetRequest, reply: bytes) -> None:
         bytes_left = wanted.max_bytes if wanted.max_bytes > 0 else self._host.options.max_payload * 64
-        seqs: list[int] | str
         if wanted.multi_last:
             up_to = self._up_to(wanted)
-            seqs = self._last_of_each(wanted, up_to)
+            found = self._last_of_each(wanted, up_to)
+            if isinstance(found, str):
+                self._status(reply, found)
+                return
+            seqs, total = iter(found), len(found)
         else:
             up_to = 0
-            seqs = self._following(wanted)
-        if isinstance(seqs, str):
-            self._status(reply, seqs)
-            return
-        if not seqs:
+            seqs, total = self._following(wanted)
+        if not total:
             self._status(reply, "404 No Results" if wanted.multi_last else "404 Message Not Found")
             return
-        count_max = wanted.batch if wanted.batch > 0 else len(seqs)
-        total = self._pending_total(wanted, seqs)
         sent, last = 0, 0
-        for seq in seqs[:count_max]:
+        bus, clock = self._stream.account.bus, self._host.runtime.clock
+        for seq in islice(seqs, min(wanted.batch or total, total)):
+            if not self._is_there() or bus.room(reply) is None:
+                break  # nothing is left, or nobody
             try:
-                message = await self._stream.store.load(seq)
+                load = partial(self._stream.store.load, seq)
+                message = await load_for(reply, load, bus, clock, clock.mono_ns() + READER_PATIENCE_NS)
             except KeyError:  # removed meanwhile
                 continue
             except (StorageError, DiskError) as failure:
-                self._fail(seq, reply, failure)
-                return
+                if self._is_there():
+                    self._fail(seq, reply, failure)
+                    return
+                break
             size = len(message.headers) + len(message.payload)
             if sent and size > bytes_left:
                 break
@@ -246,6 +247,10 @@ class DirectGets:
             fields_at_end.append(("Nats-UpTo-Sequence", up_to))
         self._client.publish(reply, b"", headers=status_block("204 EOB", *fields_at_end))
 
+    def _is_there(self) -> bool:
+        """Whether the stream has not been deleted meanwhile."""
+        return self._stream.account.streams.get(self._stream.name) is self._stream
+
     def _up_to(self, wanted: JSApiMsgGetRequest) -> int:
         store = self._stream.store
         if wanted.up_to_time_ns is not None:
@@ -256,30 +261,14 @@ class DirectGets:
         if not up_to:
             return []
         filters = tuple(to_bytes(subject) for subject in wanted.multi_last)
-        index = self._stream.store.index
-
-        def matches(subject: bytes) -> bool:
-            return any(subject_matches(pattern, subject) for pattern in filters)
-
-        found = [seq for seq in index.lasts(matches, up_to) if seq >= wanted.seq]
+        found = [seq for seq in self._stream.store.last_per_subject(filters, up_to) if seq >= wanted.seq]
         return "413 Too Many Results" if len(found) > DIRECT_GET_SUBJECTS_MAX else found
 
-    def _following(self, wanted: JSApiMsgGetRequest) -> list[int]:
+    def _following(self, wanted: JSApiMsgGetRequest) -> tuple[Iterator[int], int]:
+        """Those from the start that is wanted on, found as they are asked for, and how many there are now."""
         store = self._stream.store
-        start = wanted.seq
+        start = max(wanted.seq, 1)
         if wanted.start_time_ns is not None:
             start = store.seq_at_time(wanted.start_time_ns)
         filters = (to_bytes(wanted.next_by_subj),) if wanted.next_by_subj else ()
-        found: list[int] = []
-        seq = store.next_matching(filters, max(start, 1))
-        while seq and len(found) < wanted.batch:
-            found.append(seq)
-            seq = store.next_matching(filters, seq + 1)
-        return found
-
-    def _pending_total(self, wanted: JSApiMsgGetRequest, seqs: list[int]) -> int:
-        if wanted.multi_last:
-            return len(seqs)
-        filters = (to_bytes(wanted.next_by_subj),) if wanted.next_by_subj else ()
-        store = self._stream.store
-        return store.count_matching(filters, seqs[0], store.last_seq)
+        return store.matching(filters, start), store.count_matching(filters, start, store.last_seq)

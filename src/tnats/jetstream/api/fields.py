@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import base64
 import enum
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -22,16 +20,13 @@ from typing import Any, TypeVar
 import attrs
 import orjson
 
-from tnats.jetstream.api.times import format_time, parse_time
+from tnats.jetstream.api.json_text import SPACES, DecodeError, first_value, quoted, written
+from tnats.notation import format_time, parse_time
 from tnats.records import frozen
 
 T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
-
-
-class DecodeError(Exception):
-    """A request body that is not what its table says; the text goes into "invalid JSON: {err}"."""
 
 
 class Kind:
@@ -63,27 +58,11 @@ class Kind:
         return False
 
 
-class _Fraction(float):
-    """A number that is not written as an integer; it remembers how it was written."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Fraction:
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-
-def _written(value: Any) -> str:
-    """A JSON value as it was written, nearly."""
-    return value.text if isinstance(value, _Fraction) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def mismatch(value: Any, where: str, type_name: str) -> str:
     """The text for a value of the wrong JSON type at `where`."""
     found = {str: "string", bool: "bool", list: "array", dict: "object"}.get(type(value))
     if found is None:
-        found = f"number {_written(value)}" if type_name in _INTEGER_NAMES else "number"
+        found = f"number {written(value)}" if type_name in _INTEGER_NAMES else "number"
     if "." not in where:
         return f"json: cannot unmarshal {found} into Go value of type server.{where}"
     if where.rpartition(".")[2].isdigit():
@@ -190,7 +169,7 @@ class Choice(Kind):
                     return word
         if self.is_text and type(value) is not str and value is not None:
             raise DecodeError(mismatch(value, where, "").partition(" into ")[0] + " into Go value of type string")
-        raw = _written(value)
+        raw = written(value)
         raise DecodeError(self.complaint.format(raw=raw, quoted=quoted(raw)))
 
     def encode(self, value: enum.StrEnum) -> str:
@@ -387,71 +366,13 @@ def decode(record: type[T], body: bytes, *, strict: bool = True) -> T:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
-        value = _first_value(body)
+        value = first_value(body)
     try:
         return _decode_value(record, value, strict)
     except DecodeError:
         # Once more, for the texts: with numbers as they are written.
-        _decode_value(record, _first_value(body), strict)
+        _decode_value(record, first_value(body), strict)
         raise
-
-
-SPACES = b" \t\r\n"
-"""What may stand around values in JSON."""
-_SPACES = SPACES.decode()
-_ESCAPE = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
-_VALUE_STARTS = frozenset('{["-0123456789tfn')
-_SYNTAX = {
-    "Expecting value": "looking for beginning of value",
-    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-    "Expecting ':' delimiter": "after object key",
-    "Expecting ',' delimiter": "after object key:value pair",
-    "Illegal trailing comma before end of object": "looking for beginning of object key string",
-    "Illegal trailing comma before end of array": "looking for beginning of value",
-    "Invalid \\escape": "in string escape code",
-    "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
-    "Invalid control character at": "in string literal",
-}
-"""What the json module of Python says of a fault (its messages, word for word), and how nats-server says it."""
-
-
-def _first_value(body: bytes) -> Any:
-    """The JSON value that a body begins with, numbers as they are written; what may begin another one may follow it.
-
-    Raises DecodeError.
-    """
-    text = body.decode("latin-1")  # a character a byte: faults are told by offset
-
-    def refuse(constant: str) -> None:  # Infinity and NaN, which JSON has not
-        raise json.JSONDecodeError("Expecting value", text, text.find(constant))
-
-    try:
-        decoder = json.JSONDecoder(parse_constant=refuse)
-        _, end = decoder.raw_decode(text, len(text) - len(text.lstrip(_SPACES)))
-    except json.JSONDecodeError as fault:
-        raise _syntax_error(text, fault.pos, fault.msg) from None
-    except RecursionError:
-        raise DecodeError("exceeded max depth") from None
-    rest = text[end:].lstrip(_SPACES)
-    if rest and rest[0] not in _VALUE_STARTS:
-        raise _syntax_error(text, len(text) - len(rest), "")
-    whole = _ESCAPE.sub(_without_half, body[:end].decode(errors="replace"))
-    return json.loads(whole, parse_float=_Fraction)
-
-
-def _without_half(escape: re.Match[str]) -> str:
-    """An escape, but for half of a surrogate pair, which is no character."""
-    return "\\ufffd" if escape["half"] else escape[0]
-
-
-def _syntax_error(text: str, at: int, said: str) -> DecodeError:
-    if at >= len(text) or said.startswith("Unterminated"):
-        return DecodeError("unexpected EOF")
-    shown = text[at] if " " <= text[at] <= "~" else f"\\x{ord(text[at]):02x}"
-    where = _SYNTAX.get(said, "looking for beginning of value")
-    return DecodeError(f"invalid character '{shown}' {where} at offset {at + 1}")
 
 
 def _decode_value(record: type[T], value: Any, strict: bool) -> T:
@@ -480,8 +401,3 @@ def to_object(record: Any) -> dict[str, Any]:
         else:
             result.update(encode(value))
     return result
-
-
-def quoted(text: str) -> str:
-    """`text` in double quotes, escaped as the API's error texts escape it."""
-    return orjson.dumps(text).decode()

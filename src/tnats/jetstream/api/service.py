@@ -18,6 +18,7 @@ import trio
 from tnats.jetstream.api import errors, fields
 from tnats.jetstream.api.advisories import api_audit, api_limit_reached
 from tnats.jetstream.api.errors import ApiError
+from tnats.jetstream.api.json_text import SPACES, DecodeError
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import Empty, encode_answer
 from tnats.jetstream.api.subjects import (
@@ -79,9 +80,12 @@ class Request:
     reply: bytes
     headers: bytes
     body: bytes
-    answer: Callable[[bytes], None]
+    answer: Callable[[bytes, bytes], None]
+    """Send a header block, and a body."""
     is_strict: bool
     """Unknown fields of the body are errors."""
+    answer_headers: bytes = b""
+    """Of the answer, unless it is a refusal."""
 
     @property
     def is_empty(self) -> bool:
@@ -93,11 +97,11 @@ class Request:
 
         `is_optional`: what does not look like one says nothing; `is_lenient`: unknown fields are never errors.
         """
-        if is_optional and self.body.lstrip(fields.SPACES)[:1] not in (b"{", b"["):
+        if is_optional and self.body.lstrip(SPACES)[:1] not in (b"{", b"["):
             return record()
         try:
             return fields.decode(record, self.body, strict=self.is_strict and not is_lenient)
-        except fields.DecodeError as error:
+        except DecodeError as error:
             raise Refused(errors.INVALID_JSON(err=error)) from None
 
     def stream(self) -> StreamService:
@@ -170,9 +174,9 @@ class ApiService:
             return
         size = message.header_size
 
-        def answer(payload: bytes) -> None:
+        def answer(headers: bytes, payload: bytes) -> None:
             if message.reply:
-                client.publish(message.reply, payload)
+                client.publish(message.reply, payload, headers=headers)
 
         head, body = message.data[:size], message.data[size:]
         is_strict = self._host.options.is_strict
@@ -238,7 +242,12 @@ class ApiService:
             self._host.runtime.process.on_bug(bug, f"jetstream api {to_text(request.subject)}")
 
     def _is_served(self, request: Request) -> bool:
-        """Whether this server knows as much as the request asks for; if not, that is answered."""
+        """Whether this server knows as much as the request asks for; if not, that is answered.
+
+        Raises Refused where the account may not use JetStream.
+        """
+        if not request.account.quotas.is_enabled:
+            raise Refused(errors.NOT_ENABLED_FOR_ACCOUNT())
         if not request.headers or supports(get_header(request.headers, REQUIRED_LEVEL_HEADER)):
             return True
         self._respond(request, Empty(), errors.REQUIRED_API_LEVEL())
@@ -250,12 +259,11 @@ class ApiService:
         payload = encode_answer(RESPONSE_TYPES[request.address.call], body, error)
         account.stats.total += 1  # an account's report does not count itself
         account.stats.errors += error is not None
-        request.answer(payload)
+        request.answer(request.answer_headers if error is None else b"", payload)
         if account.bus.has_interest(AUDIT_SUBJECT) and request.address.call != Call.STREAM_MSG_GET:
             name = self._host.options.server_name
-            told = {"acc": account.name}
             domain = self._host.options.domain
-            audit = api_audit(name, told, to_text(request.subject), _text(request.body), _text(payload), domain)
+            audit = api_audit(name, account.name, to_text(request.subject), _text(request.body), _text(payload), domain)
             account.advise([audit])
 
 

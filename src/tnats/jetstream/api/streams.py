@@ -12,6 +12,7 @@ from tnats.jetstream.api.messages import (
     SUBJECTS_PAGE,
     AccountInfo,
     ClusterInfo,
+    Empty,
     JSApiMsgDeleteRequest,
     JSApiMsgGetRequest,
     JSApiStreamInfoRequest,
@@ -33,13 +34,13 @@ from tnats.jetstream.api.messages import (
     page,
 )
 from tnats.jetstream.api.service import Read, Refused, Request, Served, granted
-from tnats.jetstream.api.subjects import Call
-from tnats.jetstream.api.times import format_duration
+from tnats.jetstream.api.subjects import Call, is_valid_name
 from tnats.jetstream.host import Host
 from tnats.jetstream.stream import rules
 from tnats.jetstream.stream.config import Storage, StreamConfigRequest
 from tnats.jetstream.stream.service import StreamService
 from tnats.jetstream.usage import account_usage
+from tnats.notation import format_duration
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
 from tnats.storage.index_columns import REMOVED
@@ -57,7 +58,7 @@ class StreamCalls:
 
     def handlers(self) -> dict[Call, Served | Read]:
         return {
-            Call.ACCOUNT_INFO: Read(self.account_info, AccountInfo),
+            Call.ACCOUNT_INFO: Read(self.account_info, Empty),
             Call.STREAM_CREATE: Served(self.create, StreamCreated),
             Call.STREAM_UPDATE: Served(self.update, StreamCreated),
             Call.STREAM_INFO: Read(self.info, StreamInfoAnswer),
@@ -92,7 +93,7 @@ class StreamCalls:
     async def update(self, request: Request) -> object:
         wanted = request.decode(StreamConfigRequest)
         if wanted.name != request.address.stream:
-            raise Refused(errors.STREAM_MISMATCH() if rules.is_valid_name(wanted.name) else rules.NAME_MISSING)
+            raise Refused(errors.STREAM_MISMATCH() if is_valid_name(wanted.name) else rules.NAME_MISSING)
         updated = await request.account.update_stream(wanted.config(), pedantic=wanted.pedantic)
         return StreamCreated(stream_info(granted(updated)))
 
@@ -253,12 +254,11 @@ def _lost(stream: StreamService) -> list[int]:
 
 
 def _deleted(stream: StreamService) -> list[int]:
-    index = stream.store.index
+    """Sequences whose messages were deleted, not those that were passed over: as many as a disk can have held."""
+    index, lost = stream.store.index, sorted(stream.lost)
     deleted: list[int] = []
     for first, last in index.absent(index.first, index.last, REMOVED):
-        for lost_first, lost_last in sorted(
-            stream.lost
-        ):  # passed over and not deleted; as many as a disk can have held
+        for lost_first, lost_last in lost:
             if first <= lost_first <= last:
                 deleted += range(first, lost_first)
                 first = lost_last + 1

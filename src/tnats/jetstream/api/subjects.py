@@ -158,6 +158,11 @@ def is_text(token: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in token)
 
 
+def is_valid_name(name: str) -> bool:
+    """Whether `name` may name a stream or consumer: one subject token without white space, which is text."""
+    return bool(name) and not NAME_FORBIDDEN.intersection(name) and is_text(name)
+
+
 def parse(subject: bytes) -> Address | None:
     """The call that `subject` names, None for a subject that is none."""
     if not subject.startswith(PREFIX):

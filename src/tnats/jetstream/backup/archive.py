@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from tnats.jetstream.api import fields
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.jetstream.api.messages import StreamState
 from tnats.jetstream.backup import consumer_state, varint
 from tnats.jetstream.backup.contents import ArchivedConsumer, ArchivedMessage, BadArchive, Bounds, Item
@@ -147,7 +148,7 @@ def bounds_of(state: bytes) -> Bounds:
     """The bounds in the JSON of a stream's state. Raises BadArchive."""
     try:
         found = fields.decode(StreamState, state, strict=False)
-    except fields.DecodeError as error:
+    except DecodeError as error:
         raise BadArchive(f"the stream's state is damaged ({error})") from None
     return Bounds(found.first_seq, found.last_seq, found.last_ts_ns or 0)
 
@@ -157,5 +158,5 @@ def _consumer_of(name: bytes, body: bytes) -> ArchivedConsumer:
         given: Any = orjson.loads(body)
         config = fields.decode(ConsumerConfig, orjson.dumps(given["config"]), strict=False)
         return ArchivedConsumer(name.decode(), config, consumer_state.from_json(given["state"]))
-    except (fields.DecodeError, ValueError, KeyError, TypeError) as error:
+    except (DecodeError, ValueError, KeyError, TypeError) as error:
         raise BadArchive(f"consumer {name[:64]!r} is damaged ({error})") from None

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterator
 
 from tnats.jetstream.api import fields
+from tnats.jetstream.api.json_text import DecodeError
 from tnats.jetstream.backup import consumer_state, s2, varint
 from tnats.jetstream.backup.contents import (
     ArchivedConsumer,
@@ -79,7 +80,7 @@ class DirectoryReader:
         if file == "meta.inf":
             try:
                 self._configs[name] = fields.decode(ConsumerConfig, body, strict=False)
-            except fields.DecodeError as error:
+            except DecodeError as error:
                 raise BadArchive(f"consumer {name[:64]!r} is damaged ({error})") from None
         if file != "o.dat":
             return None

@@ -53,6 +53,7 @@ from tnats.limits import (
     RESTORE_CONSUMERS_MAX,
     RESTORE_UNWRITTEN_BYTES_MAX,
     RESTORE_WAITING_BYTES_MAX,
+    STREAM_SEQUENCE_MAX,
 )
 from tnats.records import define
 from tnats.storage.errors import StoreFull
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
     from tnats.jetstream.account import AccountService
 
-SEQ_MAX = 2**63 - 1
+TIME_NS_MAX = 2**63 - 1
 ITEMS_PER_STEP = 512
 """Items that are taken apart, and then stored, in one go."""
 
@@ -131,7 +132,7 @@ class Filler:
                 raise BadArchive(f"more than {RESTORE_CONSUMERS_MAX} consumers")
             self.consumers[item.name] = item
         else:
-            if item.last_seq > SEQ_MAX or item.first_seq > item.last_seq + 1:
+            if item.last_seq > STREAM_SEQUENCE_MAX or item.first_seq > item.last_seq + 1:
                 raise BadArchive("the stream's state holds impossible sequences")
             self._bounds = item
 
@@ -139,10 +140,10 @@ class Filler:
         store, bounds = self._store, self._bounds
         if not store.last_seq and bounds is not None:
             store.remove_before(bounds.first_seq)
-        last = bounds.last_seq if bounds is not None else SEQ_MAX
+        last = bounds.last_seq if bounds is not None else STREAM_SEQUENCE_MAX
         if not store.last_seq < item.seq <= last:
             raise BadArchive(f"message {item.seq} does not follow on {store.last_seq}")
-        if not is_valid_literal(item.subject) or not 0 <= item.time_ns <= SEQ_MAX:
+        if not is_valid_literal(item.subject) or not 0 <= item.time_ns <= TIME_NS_MAX:
             raise BadArchive(f"message {item.seq} has no valid subject or time")
         if item.headers and (len(item.headers) > MESSAGE_HEADERS_BYTES_MAX or not _is_header_block(item.headers)):
             raise BadArchive(f"message {item.seq} has no valid headers")
@@ -239,16 +240,15 @@ class Restore:
         """From the first chunk to the end."""
         host, account, name = self._host, self._account, self._config.name
         start_ns = host.wall_ns()
-        told = {"acc": account.name}
         domain = host.options.domain
-        account.advise([restore_created(name, told, domain)])
+        account.advise([restore_created(account.name, name, domain)])
         host.log.info(f"Starting restore for stream '{account.name} > {name}'")
         try:
             await self._receive()
         finally:
             self._client.close()
         end_ns = host.wall_ns()
-        account.advise([restore_completed(name, start_ns, end_ns, self._received_bytes, told, domain)])
+        account.advise([restore_completed(account.name, name, start_ns, end_ns, self._received_bytes, domain)])
 
     async def _receive(self) -> None:
         host, account = self._host, self._account

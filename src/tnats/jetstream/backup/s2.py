@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import cramjam
 
+from tnats.jetstream.backup import varint
 from tnats.storage import hot
 
 IDENTIFIER = b"S2sTwO"
@@ -117,23 +118,13 @@ class Writer:
 
 def decode_block(block: bytes) -> bytes:
     """One decompressed block. Raises CorruptInput."""
-    size, at = _uvarint(block)
-    if size > BLOCK_BYTES_MAX:
+    size, at, is_whole = varint.decode(block, 0)
+    if not is_whole or size > BLOCK_BYTES_MAX:
         raise CorruptInput(f"a block of {size} bytes")
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError:
         return _decode_repeating(block, at, size)
-
-
-def _uvarint(data: bytes) -> tuple[int, int]:
-    value = shift = 0
-    for at, byte in enumerate(data[:5]):
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-    raise CorruptInput("a block without a size")
 
 
 def _decode_repeating(block: bytes, at: int, size: int) -> bytes:

@@ -80,8 +80,8 @@ class BackupSender:
         """Send it, and say how it ended."""
         stream, host = self._stream, self._host
         start_ns = host.wall_ns()
-        told = {"acc": stream.account.name}
-        stream.account.advise([snapshot_created(stream.name, self._state, told, host.options.domain)])
+        account, domain = stream.account, host.options.domain
+        account.advise([snapshot_created(account.name, stream.name, self._state, domain)])
         self._client.subscribe(self._reply_prefix + b".*.*")
         status = "500 the server has stopped it"
         try:
@@ -96,9 +96,8 @@ class BackupSender:
         finally:
             self._client.publish(self._deliver, b"", headers=status_block(status))
             self._client.close()
-        error = "" if status == "204" else status
-        done = snapshot_completed(stream.name, start_ns, host.wall_ns(), told, error or None, host.options.domain)
-        stream.account.advise([done])
+        error = None if status == "204" else status
+        account.advise([snapshot_completed(account.name, stream.name, start_ns, host.wall_ns(), error, domain)])
 
     def _on_answers(self, batch: list[Inbound]) -> None:
         for message in batch:

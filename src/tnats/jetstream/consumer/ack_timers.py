@@ -2,7 +2,8 @@
 
 One timer stands for many messages: it holds a range of sequences, and goes off at the earliest moment at which one of
 them can be due. What of the range is due later then, each by its own time in the window, gets timers of its own. So a
-run of deliveries costs one timer, and runs that follow each other closely share it.
+run of deliveries costs one timer, and runs that follow each other closely share it. A message that is sent again and
+again leaves a timer behind each time; when those are the majority, all are made anew from what is pending.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import heapq
 from collections.abc import Iterator
 
 from tnats.jetstream.consumer.state import ConsumerState
+
+HEAP_COUNT_MIN = 64
+"""A heap this small is not made anew."""
 
 SHARE = 32
 """Timers whose moments differ by less than this part of the wait are one."""
@@ -48,7 +52,7 @@ class AckTimers:
         """The pending messages from `first` to `last` are due at one time; their timer."""
         self._state.pending.set_due_run(first, last, due_ns)
         timer = [due_ns, first, last]
-        heapq.heappush(self._heap, timer)
+        self._push(timer)
         return timer
 
     def set(self, seq: int, due_ns: int) -> None:
@@ -59,7 +63,16 @@ class AckTimers:
         pending.set_due(at, due_ns)
         # A timer that is already set for earlier finds out by itself that the message is due later.
         if not 0 < old_due_ns <= due_ns:
-            heapq.heappush(self._heap, [due_ns, seq, seq])
+            self._push([due_ns, seq, seq])
+
+    def _push(self, timer: list[int]) -> None:
+        pending = self._state.pending
+        if len(self._heap) > 2 * len(pending) + HEAP_COUNT_MIN:
+            _, stretches = pending.due_until(0, self._state.delivered_stream_seq, 0)
+            self._heap[:] = [[*stretch] for stretch in stretches]
+            heapq.heapify(self._heap)
+            self._newest = None
+        heapq.heappush(self._heap, timer)
 
     def make_ready(self, seq: int) -> None:
         """A pending message is to be sent again as soon as possible."""

@@ -6,7 +6,7 @@ goes out when the operations of this call are durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tnats.jetstream.api import advisories
 from tnats.jetstream.consumer import extensions, state
@@ -22,11 +22,8 @@ from tnats.jetstream.consumer.subject_bound import SubjectBound
 class Acknowledgements:
     """See the module's text."""
 
-    def __init__(
-        self, core: Core, timers: AckTimers, bound: SubjectBound, wants_subject: Callable[[bytes], bool]
-    ) -> None:
+    def __init__(self, core: Core, timers: AckTimers, bound: SubjectBound) -> None:
         self._core = core
-        self._wants_subject = wants_subject
         self._timers = timers
         self._bound = bound
         self._sample_percent = 0
@@ -99,7 +96,7 @@ class Acknowledgements:
             if seq in known or seq > current.delivered_stream_seq or seq in current.held or seq in current.outbox:
                 continue
             subject = core.index.subject_of(seq)
-            if subject is not None and self._wants_subject(subject):
+            if subject is not None and core.wants(subject):
                 core.effects.done.append(seq)
 
     def _forget(self, seqs: list[int]) -> None:
@@ -140,8 +137,7 @@ class Acknowledgements:
         self._sample_credit -= 100
         core.advise(
             advisories.consumer_ack_metric(
-                core.identity.stream,
-                core.identity.consumer,
+                core.identity,
                 consumer_seq,
                 seq,
                 max(now_ns + core.wall_offset_ns - core.state.pending.sent_at(at), 1),
@@ -157,6 +153,9 @@ class Acknowledgements:
         if ack.word in (Word.ACK, Word.NEXT):
             self.take_run(AckRun(b"", [seq], [place.consumer_seq]), now_ns)
             return
+        if ack.word == Word.TERM and self._core.config.ack_policy == AckPolicy.ALL:
+            if self._is_known(seq, place.consumer_seq):  # it says of the messages before it what an ack does
+                self.take_up_to(seq - 1, now_ns)
         if self._core.state.pending.find(seq) < 0:
             if ack.word == Word.TERM:
                 self._finish_late([seq], ())
@@ -170,16 +169,7 @@ class Acknowledgements:
 
     def _give_back(self, place: Place, ack: Ack, now_ns: int) -> None:
         core, seq = self._core, place.stream_seq
-        core.advise(
-            advisories.message_naked(
-                core.identity.stream,
-                core.identity.consumer,
-                place.consumer_seq,
-                seq,
-                place.deliveries,
-                core.identity.domain,
-            )
-        )
+        core.advise(advisories.message_naked(core.identity, place.consumer_seq, seq, place.deliveries))
         self._timers.ready.pop(seq, None)
         if ack.delay_ns:
             self._timers.set(seq, now_ns + ack.delay_ns)
@@ -195,21 +185,9 @@ class Acknowledgements:
         core, seq = self._core, place.stream_seq
         reason = ack.rest.decode("utf-8", "replace")
         deliveries = core.state.deliveries_of(seq)
-        if core.config.ack_policy == AckPolicy.ALL:
-            self.take_up_to(seq - 1, now_ns)  # a termination says of the messages before it what an ack does
         self.end_pending(seq, state.ACKED)
         core.last_acked_ns = now_ns + core.wall_offset_ns
-        core.advise(
-            advisories.message_terminated(
-                core.identity.stream,
-                core.identity.consumer,
-                place.consumer_seq,
-                seq,
-                deliveries,
-                reason,
-                core.identity.domain,
-            )
-        )
+        core.advise(advisories.message_terminated(core.identity, place.consumer_seq, seq, deliveries, reason))
         if not self._write_letter(seq, reason or "terminated", deliveries, now_ns):
             core.effects.done.append(seq)
 
@@ -228,8 +206,7 @@ class Acknowledgements:
         if core.config.max_deliver <= 0 or deliveries < core.config.max_deliver:
             return False
         self.end_pending(seq, state.GIVEN_UP)
-        identity = core.identity
-        core.advise(advisories.max_deliveries(identity.stream, identity.consumer, seq, deliveries, identity.domain))
+        core.advise(advisories.max_deliveries(core.identity, seq, deliveries))
         self._write_letter(seq, "max deliveries", deliveries, now_ns)
         return True
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import orjson
 
-from tnats.jetstream.api.times import parse_duration
+from tnats.notation import parse_duration
 from tnats.records import define, frozen
 
 if TYPE_CHECKING:

@@ -72,10 +72,13 @@ class Ahead:
         if self._listed is not None:
             listed = self._listed[self._listed_at : self._listed_at + count_max]
             return [seq for seq in listed if self._index.subject_of(seq) is not None]
-        if self._scan_seq > self._index.last_seq:
+        last_seq = self._index.last_seq
+        if self._scan_seq > last_seq:
             return ()
         seqs = self._index.next_run(self._filters, self._scan_seq, count_max)
-        self._scan_seq = seqs[0] if seqs else self._index.last_seq + 1
+        self._scan_seq = seqs[0] if seqs else last_seq + 1
+        if not seqs or seqs[-1] == last_seq:  # that is all there is
+            self._count, self._counted_to_seq = len(seqs), last_seq
         return seqs
 
     def passed(self, seqs: Sequence[int]) -> None:

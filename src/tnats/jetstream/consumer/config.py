@@ -20,10 +20,8 @@ from tnats.jetstream.api.fields import (
 )
 from tnats.limits import SECOND_NS
 from tnats.records import define
+from tnats.subjects.tokens import to_bytes
 
-NAME_BYTES_MAX = 255
-DESCRIPTION_BYTES_MAX = 4096
-METADATA_BYTES_MAX = 128 * 1024
 ACK_WAIT_NS = 30 * SECOND_NS
 MAX_ACK_PENDING = 1000
 MAX_WAITING = 512
@@ -121,8 +119,8 @@ class ConsumerConfig:
     inactive_threshold_ns: int = row("inactive_threshold", DURATION, default=0, omit=True)
     num_replicas: int = row("num_replicas", INT, default=0)
     mem_storage: bool = row("mem_storage", BOOL, default=False, omit=True, update=Update.FIXED)
-    direct: bool = row("direct", BOOL, default=False, omit=True)
-    sourcing: bool = row("sourcing", BOOL, default=False, omit=True)
+    direct: bool = row("direct", BOOL, default=False, omit=True, update=Update.FIXED)
+    sourcing: bool = row("sourcing", BOOL, default=False, omit=True, update=Update.FIXED)
     metadata: dict[str, str] = row("metadata", MapOf(TEXT), factory=dict, omit=True)
     pause_until_ns: int | None = row(
         "pause_until", TIME, default=None, omit=True, update=Update.RULED, level=lambda until: 1 if until else 0
@@ -147,6 +145,10 @@ class ConsumerConfig:
     def filters(self) -> list[str]:
         """The subject filters; empty: the whole stream."""
         return [self.filter_subject] if self.filter_subject else list(self.filter_subjects)
+
+    def patterns(self) -> tuple[bytes, ...]:
+        """The same as subjects stand on the wire."""
+        return tuple(map(to_bytes, self.filters()))
 
 
 @define

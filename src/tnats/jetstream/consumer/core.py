@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from tnats.jetstream.api.advisories import Advisory
+from tnats.jetstream.api.advisories import Advisory, ConsumerIdentity
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from tnats.jetstream.consumer.effects import Effects, Status, status_block
 from tnats.jetstream.consumer.ports import StreamIndex
 from tnats.jetstream.consumer.state import ConsumerState
-from tnats.records import frozen
-from tnats.subjects.tokens import to_bytes
-
-
-@frozen
-class Identity:
-    """Whose consumer it is; stands in subjects and advisories."""
-
-    account: str
-    stream: str
-    consumer: str
-    created_ns: int = 0
-    domain: str = ""
 
 
 class Core:
     """See the module's text. Who makes a change calls `op`; who wants something done adds to `effects`."""
 
     def __init__(
-        self, identity: Identity, config: ConsumerConfig, state: ConsumerState, index: StreamIndex, wall_offset_ns: int
+        self,
+        identity: ConsumerIdentity,
+        config: ConsumerConfig,
+        state: ConsumerState,
+        index: StreamIndex,
+        wall_offset_ns: int,
     ) -> None:
         self.identity = identity
         self.use(config)
@@ -42,8 +34,13 @@ class Core:
     def use(self, config: ConsumerConfig) -> None:
         """Take over a configuration."""
         self.config = config
+        self.filters = config.patterns()
         self.is_push = config.is_push
         self.tracks_acks = config.ack_policy != AckPolicy.NONE
+
+    def wants(self, subject: bytes) -> bool:
+        """Whether the filters match a subject."""
+        return self.index.wants(self.filters, subject)
 
     def op(self, kind: int, seq: int, count: int = 1, consumer_seq: int = 0, sent_ns: int = 0) -> None:
         """Make a change of the state, and have it logged."""
@@ -54,6 +51,14 @@ class Core:
     def status(self, target: bytes, line: str, *headers: tuple[str, object]) -> None:
         """Have a status message sent."""
         self.effects.sends.append(Status(target, status_block(line, *headers)))
+
+    def heartbeat(self, target: bytes, *headers: tuple[str, object]) -> None:
+        """Have somebody told that we live, and where we are."""
+        places = (
+            ("Nats-Last-Consumer", self.state.delivered_consumer_seq),
+            ("Nats-Last-Stream", self.state.delivered_stream_seq),
+        )
+        self.status(target, "100 Idle Heartbeat", *places, *headers)
 
     def advise(self, advisory: Advisory) -> None:
         """Have an event published."""
@@ -66,10 +71,13 @@ class Core:
 
     def ack_wait_ns(self, deliveries: int) -> int:
         """How long the ack of a message's n-th delivery is awaited."""
-        backoff_ns = self.config.backoff_ns
-        if backoff_ns:
-            return backoff_ns[min(deliveries, len(backoff_ns)) - 1]
-        return self.config.ack_wait_ns
+        return ack_wait_ns(self.config, deliveries)
+
+
+def ack_wait_ns(config: ConsumerConfig, deliveries: int) -> int:
+    """How long the ack of a message's n-th delivery is awaited."""
+    backoff_ns = config.backoff_ns
+    return backoff_ns[min(deliveries, len(backoff_ns)) - 1] if backoff_ns else config.ack_wait_ns
 
 
 def start_state(config: ConsumerConfig, index: StreamIndex, *, made_ns: int | None = None) -> ConsumerState:
@@ -77,7 +85,7 @@ def start_state(config: ConsumerConfig, index: StreamIndex, *, made_ns: int | No
 
     `made_ns`: of one that was made then, as far as the messages that are left tell.
     """
-    filters = tuple(to_bytes(subject) for subject in config.filters())
+    filters = config.patterns()
     policy = config.deliver_policy
     end_seq = index.last_seq + 1 if made_ns is None else index.seq_at_time(made_ns)
     if policy == DeliverPolicy.NEW:

@@ -2,15 +2,14 @@
 
 Messages go out in runs: the next ones of the stream, as many as the requests and bounds allow, in one effect and one
 logged operation. Where each message has to be looked at (bytes bounds, pace, flow control, groups, the bound per
-subject, a redelivery) a run is of one; there is one way to send.
+subject, a redelivery) a run is of one; there is one way to send. A reader that is behind gets nothing until it has
+caught up, and messages that others may have go to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, islice
 
-from tnats.jetstream.api import advisories
 from tnats.jetstream.consumer import state
 from tnats.jetstream.consumer.ack_timers import AckTimers
 from tnats.jetstream.consumer.acknowledge import Acknowledgements
@@ -23,6 +22,7 @@ from tnats.jetstream.consumer.push import FlowControl, Pace
 from tnats.jetstream.consumer.state import stretches
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
+from tnats.jetstream.room import begin_within
 from tnats.limits import CONSUMER_BYTES_PER_PASS_MAX, CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_LETTERS_MAX
 from tnats.subjects.tokens import to_bytes
 
@@ -38,6 +38,8 @@ class Deliveries:
         bound: SubjectBound,
         acks: Acknowledgements,
         waiting: WaitingRequests,
+        room: Callable[[bytes], int | None],
+        is_sending: Callable[[], bool],
         new_id: Callable[[], str],
     ) -> None:
         self._core = core
@@ -46,6 +48,8 @@ class Deliveries:
         self._bound = bound
         self._acks = acks
         self._waiting = waiting
+        self._room = room
+        self._is_sending = is_sending
         self._new_id = new_id
         self._ack_prefix = reply_prefix(core.identity.stream, core.identity.consumer)
         self._flow_prefix = f"$JS.FC.{core.identity.stream}.{core.identity.consumer}.".encode()
@@ -55,12 +59,18 @@ class Deliveries:
         self.heartbeat_due_ns = 0
         """Of a push consumer."""
         self.flow = FlowControl()
-        self._next_send_ns = 0
+        self.again_ns: int | None = None
+        """When another pass could deliver, if nothing else happens before; None: none could."""
+        self._bytes_left = 0
+        """Of this pass."""
+        self._is_held_up = False
+        """The reader of a push consumer is behind."""
 
     def use(self, config: ConsumerConfig, now_ns: int) -> None:
         """Take over a configuration."""
         self._target = to_bytes(config.deliver_subject)
         self._pace = Pace(config)
+        self._is_held_up = False
         self.heartbeat_due_ns = now_ns + config.idle_heartbeat_ns
 
     def bind(self, is_bound: bool, now_ns: int) -> None:
@@ -73,37 +83,40 @@ class Deliveries:
 
     def run(self, now_ns: int) -> None:
         """Send what may be sent, up to the bounds of a pass."""
-        core, is_push = self._core, self._core.is_push
-        left, bytes_left = CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_BYTES_PER_PASS_MAX
-        while left > 0 and bytes_left > 0 and self._is_wanted():
-            seqs = self._next_run(left if is_push else min(left, self._waiting.wanted_count()))
+        waiting, is_push = self._waiting, self._core.is_push
+        self.again_ns = None
+        if self.is_paused:
+            waiting.end_no_wait(held_up=True)
+        if self._is_sending():
+            return
+        left, self._bytes_left = CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_BYTES_PER_PASS_MAX
+        while self._is_wanted():
+            if left <= 0 or self._bytes_left <= 0:
+                self.again_ns = now_ns
+                break
+            count_max = left if is_push else min(left, waiting.wanted_count())
+            seqs = self._next_run(count_max if self._pace.is_free else 1)
             if not seqs:
-                self._waiting.end_no_wait()
-                return
-            sizes = core.index.sizes_of(seqs) if len(seqs) > 1 or left < CONSUMER_DELIVERIES_PER_PASS_MAX else ()
-            if sum(sizes) > bytes_left:
-                before = accumulate(sizes, initial=0)
-                seqs = seqs[: sum(1 for size in islice(before, len(seqs)) if size < bytes_left)]
-            if is_push:
-                sent_count = self._push(seqs, now_ns)
-            else:
-                if left == CONSUMER_DELIVERIES_PER_PASS_MAX:
-                    self._waiting.drop_deaf()
-                sent_count = self._serve(seqs, now_ns)
+                waiting.end_no_wait(held_up=True)
+                break
+            sent_count = self._push(seqs, now_ns) if is_push else self._serve(seqs, now_ns)
             if not sent_count:
-                return
+                break
             left -= sent_count
-            bytes_left -= sum(sizes[:sent_count])
 
-    def has_more(self, now_ns: int) -> bool:
-        """Whether another pass could deliver at once."""
-        if not self._is_wanted() or self._next_send_ns > now_ns or not self._next_run(1):
-            return False
-        return self._flow_is_open() if self._core.is_push else self._waiting.eligible() is not None
+    def caught_up(self, subject: bytes) -> None:
+        """There may be room again for what is sent to `subject`, and there was none."""
+        if subject == self._target:
+            self._is_held_up = False
+        self._waiting.release(subject)
 
-    def next_send_ns(self, now_ns: int) -> int | None:
-        """When the pace lets the next message go, if that is later."""
-        return self._next_send_ns if self._next_send_ns > now_ns and not self.is_paused else None
+    def _fitting(self, seqs: Sequence[int], room: int) -> Sequence[int]:
+        """As many of a run as begin within what readers may be sent and the pass has left: at least one. They count."""
+        sizes = self._core.index.sizes_of(seqs)
+        self._bytes_left = min(self._bytes_left, room)
+        count = begin_within(sizes, self._bytes_left)
+        self._bytes_left -= sum(sizes[:count])
+        return seqs[:count]
 
     def _is_wanted(self) -> bool:
         return not self.is_paused and bool(self.is_bound if self._core.is_push else self._waiting)
@@ -139,9 +152,14 @@ class Deliveries:
 
     def _serve(self, seqs: Sequence[int], now_ns: int) -> int:
         """Send to waiting requests; how many messages were sent, 0 if none may be now."""
-        turns = self._waiting.turns() if self._pace.is_free else None
-        if turns is None:
+        waiting = self._waiting
+        if not self._pace.is_free or not waiting.are_in_turns:
             return self._serve_one(seqs[0], now_ns)
+        turns, room = waiting.turns(len(seqs))
+        if not turns:
+            return 0
+        seqs = self._fitting(seqs, room)
+        turns = turns[: len(seqs)]
         count = len(seqs)
         for place, request in enumerate(turns):
             count = min(count, place + len(turns) * request.messages_left)
@@ -149,16 +167,16 @@ class Deliveries:
         if len(set(targets)) == 1:
             targets = targets[:1]
         self._send(self._delivery(targets, seqs[:count]), now_ns)
-        self._waiting.served_in_turns(turns, count, now_ns)
+        waiting.served_in_turns(turns, count, now_ns)
         return count
 
     def _serve_one(self, seq: int, now_ns: int) -> int:
         """Send to the request that may have the message; 1, or 0 if none may."""
         core, waiting = self._core, self._waiting
         while True:
-            request = waiting.eligible()
+            request, room = waiting.next_request()
             if request is None:
-                waiting.end_no_wait()
+                waiting.end_no_wait(held_up=False)
                 return 0
             ts_ns = core.index.time_of(seq) or 0
             if not self._may_send_at(ts_ns, seq, now_ns):
@@ -169,14 +187,8 @@ class Deliveries:
                 waiting.end(request, "409 Message Size Exceeds MaxBytes")
                 continue
             break
-        delivery.pin_id, is_new_pin = waiting.groups.serve(request, now_ns + core.wall_offset_ns, now_ns)
-        if is_new_pin:
-            identity = core.identity
-            core.advise(
-                advisories.group_pinned(
-                    identity.account, identity.stream, identity.consumer, request.group, delivery.pin_id
-                )
-            )
+        self._fitting((seq,), room)
+        delivery.pin_id = waiting.pin(request, now_ns)
         self._send(delivery, now_ns)
         self._pace.sent(ts_ns, size, now_ns)
         waiting.served(request, size, now_ns)
@@ -185,15 +197,21 @@ class Deliveries:
     def _push(self, seqs: Sequence[int], now_ns: int) -> int:
         """Send to the deliver subject; how many messages were sent, 0 if they have to wait."""
         core = self._core
-        if not self._flow_is_open():
+        if self._is_held_up or not self._flow_is_open():
+            return 0
+        room = self._room(self._target)
+        if not room:
+            self._is_held_up = room == 0
+            if self._is_held_up:
+                core.effects.behind.append(self._target)
             return 0
         if not self._pace.is_free:
-            seqs = seqs[:1]
             ts_ns = core.index.time_of(seqs[0]) or 0
             if not self._may_send_at(ts_ns, seqs[0], now_ns):
                 return 0
             self._pace.sent(ts_ns, self._size_of(self._delivery((self._target,), seqs)), now_ns)
         wants_answer = False
+        seqs = self._fitting(seqs, room)
         if core.config.flow_control:
             seqs, wants_answer = self._flowing(seqs)
         self._send(self._delivery((self._target,), seqs), now_ns)
@@ -227,10 +245,12 @@ class Deliveries:
 
     def _may_send_at(self, ts_ns: int, seq: int, now_ns: int) -> bool:
         if seq in self._timers.ready:
-            self._next_send_ns = 0
             return True
-        self._next_send_ns = self._pace.earliest_ns(ts_ns)
-        return self._next_send_ns <= now_ns
+        earliest_ns = self._pace.earliest_ns(ts_ns)
+        if earliest_ns <= now_ns:
+            return True
+        self.again_ns = earliest_ns
+        return False
 
     # ------------------------------------------------------------------ sending
 

@@ -56,6 +56,8 @@ class Status:
 class Effects:
     """In this order: append `ops` with `letters` to the consumer's log; send `sends` in order; when the ops are
     durable, send an empty message to each of `acked_replies`, tell the stream about `done`, and send `letters`.
+
+    `behind`: subjects that there is no room for, to be told of when there may be (`ConsumerMachine.caught_up`).
     """
 
     ops: list[Op] = attrs.field(factory=list)
@@ -63,6 +65,7 @@ class Effects:
     acked_replies: list[bytes] = attrs.field(factory=list)
     done: list[int] = attrs.field(factory=list)
     letters: list[Letter] = attrs.field(factory=list)
+    behind: list[bytes] = attrs.field(factory=list)
     advisories: list[Advisory] = attrs.field(factory=list)
     is_inactive: bool = False
     """The consumer was unused for its inactive threshold: delete it."""

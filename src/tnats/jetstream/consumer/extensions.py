@@ -11,7 +11,7 @@ from __future__ import annotations
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
-from tnats.subjects.tokens import is_valid_literal, is_valid_subject
+from tnats.subjects.tokens import is_publishable
 
 DEAD_LETTER_KEY = "tnats.dead_letter"
 ACK_PENDING_PER_SUBJECT_KEY = "tnats.max_ack_pending_per_subject"
@@ -24,7 +24,7 @@ def check_extensions(config: ConsumerConfig) -> ApiError | None:
         if not key.startswith(PREFIX):
             continue
         if key == DEAD_LETTER_KEY:
-            if not is_valid_literal(value) or not is_valid_subject(value):
+            if not is_publishable(value):
                 return _refusal(f"{key} needs a literal subject, not {value!r}")
             if config.ack_policy == AckPolicy.NONE:
                 return _refusal(f"{key} needs an ack policy")

@@ -3,7 +3,7 @@
 cimport cython
 from tnats.memory cimport append, append_decimal, begins, decimal, find, new_stage, pin, set_word, word
 
-cdef Py_ssize_t CAPACITY_MIN, HOLES_MIN, HEAD_SIZE, NUMBERS_BYTES_MAX, NUMBER_DIGITS_MAX, PREFIX_BYTES
+cdef Py_ssize_t CAPACITY_MIN, CAPACITY_KEPT, HEAD_SIZE, NUMBERS_BYTES_MAX, NUMBER_DIGITS_MAX, PREFIX_BYTES
 cdef int DOT
 cdef bytes EMPTY_HEAD, ACK, OK, SPACE, DOT_TEXT, LINE_END
 

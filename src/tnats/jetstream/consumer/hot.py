@@ -23,7 +23,8 @@ if not cython.compiled:
     from tnats.memory import append, append_decimal, begins, decimal, find, new_stage, pin, set_word, word
 
 CAPACITY_MIN = 8
-HOLES_MIN = 64
+CAPACITY_KEPT = 128
+"""So much room is kept, however few messages are pending: 4 KB of a consumer."""
 NUMBERS_BYTES_MAX = 160
 """What the numbers and separators of a delivery take at most."""
 PREFIX_BYTES = 8
@@ -44,8 +45,8 @@ class PendingWindow:
     `sent` is wall-clock time and is persisted; `due` is the leader's affair (monotonic clock, 0: none set).
 
     Sequences are mostly added in rising order and mostly removed from the front, so this is four parallel arrays of
-    which the places from `_head` to `_end` are in use, with holes between; they are packed when holes outnumber
-    messages.
+    which the places from `_head` to `_end` are in use, with holes between. They are packed when they are full, or four
+    times as large as what is pending: of many consumers most have nothing in hand.
     """
 
     __slots__ = ("_capacity", "_consumer_seqs", "_count", "_due", "_end", "_head", "_hint", "_sent", "_seqs")
@@ -173,7 +174,7 @@ class PendingWindow:
         while at < self._end and not self._consumer_seqs[at]:
             at += 1
         self._head = at
-        if self._end - at - self._count > max(self._count, HOLES_MIN):
+        if self._capacity > CAPACITY_KEPT and self._capacity > 4 * self._count:
             self.pack(0)
         return removed
 

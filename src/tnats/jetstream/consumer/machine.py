@@ -13,16 +13,18 @@ Clocks. `now_ns` is the monotonic clock; `wall_offset_ns` added to it gives wall
 compared with configured times.
 
 The host's duties: one machine per leadership over the applied state; call `stream_advanced` when messages were
-stored, `stream_removed` or `stream_purged` when some went, `pull`, `acks`, `flow_answered` for what clients send,
-`tick` at `next_deadline_ns`; call `resume` while it says that more could be done at once.
+stored and when what had to be read first is sent, `stream_removed` or `stream_purged` when some went, `pulls`, `acks`,
+`flow_answered` for what clients send, `caught_up` when a reader has, `tick` at `next_deadline_ns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
+from operator import itemgetter
 
 from tnats.jetstream.api import advisories, errors
+from tnats.jetstream.api.advisories import ConsumerIdentity
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import ConsumerInfo, PriorityGroupState, SequenceInfo
 from tnats.jetstream.consumer import state
@@ -31,7 +33,7 @@ from tnats.jetstream.consumer.acknowledge import Acknowledgements
 from tnats.jetstream.consumer.acks import AckRun, Said, Word, parse_body, parse_subject
 from tnats.jetstream.consumer.ahead import Ahead
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy
-from tnats.jetstream.consumer.core import Core, Identity
+from tnats.jetstream.consumer.core import Core, ack_wait_ns
 from tnats.jetstream.consumer.deliver import Deliveries
 from tnats.jetstream.consumer.effects import Effects
 from tnats.jetstream.consumer.ports import StreamIndex
@@ -40,7 +42,7 @@ from tnats.jetstream.consumer.requests import Asked
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
-from tnats.subjects.tokens import subject_matches, to_bytes
+from tnats.subjects.tokens import to_bytes
 from tnats.wire.headers import get_header
 
 
@@ -49,30 +51,35 @@ class ConsumerMachine:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: ConsumerIdentity,
         config: ConsumerConfig,
         applied: ConsumerState,
         index: StreamIndex,
         *,
         now_ns: int,
         wall_offset_ns: int,
-        has_interest: Callable[[bytes], bool],
+        room: Callable[[bytes], int | None],
+        is_sending: Callable[[], bool],
         new_id: Callable[[], str],
     ) -> None:
-        """`applied` becomes this machine's own. `has_interest`: whether anybody subscribes to a subject now."""
+        """`applied` becomes this machine's own. `room`: how many bytes may be sent to a subject now (`Bus.room`).
+
+        While the host `is_sending` what it was told to before, nothing more is delivered.
+        """
         self.identity = identity
         self.state = applied
         self._index = index
         self._new_id = new_id
         self._core = core = Core(identity, config, applied, index, wall_offset_ns)
         core.last_activity_ns = now_ns
-        self._filters = _filters(config)
-        self._ahead = Ahead(index, applied, self._filters)
+        self._ahead = Ahead(index, applied, core.filters)
         self._timers = AckTimers(applied)
         self._bound = SubjectBound(core, self._ahead)
-        self._acks = Acknowledgements(core, self._timers, self._bound, self.wants_subject)
-        self._waiting = WaitingRequests(core, self._ahead, self._timers, PriorityGroups(config, new_id), has_interest)
-        self._deliveries = Deliveries(core, self._ahead, self._timers, self._bound, self._acks, self._waiting, new_id)
+        self._acks = Acknowledgements(core, self._timers, self._bound)
+        self._waiting = WaitingRequests(core, self._ahead, self._timers, PriorityGroups(config, new_id), room)
+        self._deliveries = Deliveries(
+            core, self._ahead, self._timers, self._bound, self._acks, self._waiting, room, is_sending, new_id
+        )
         self._use(config, now_ns)
         self._restore(now_ns)
 
@@ -92,7 +99,6 @@ class ConsumerMachine:
 
     def _use(self, config: ConsumerConfig, now_ns: int) -> None:
         self._core.use(config)
-        self._filters = _filters(config)
         self._bound.use(config)
         self._acks.use(config)
         self._waiting.use(PriorityGroups(config, self._new_id))
@@ -104,8 +110,7 @@ class ConsumerMachine:
         """After a start: timers of what was sent before, by the wall-clock time it was sent."""
         core = self._core
 
-        def due_ns(item: tuple[int, int, int]) -> int:
-            seq, _, sent_ns = item
+        def due_ns(seq: int, sent_ns: int) -> int:
             # The wall clock may have been set back meanwhile: nothing was sent later than now.
             sent_ns = min(sent_ns - core.wall_offset_ns, now_ns)
             return max(sent_ns + core.ack_wait_ns(core.state.deliveries_of(seq)), 1)
@@ -113,26 +118,44 @@ class ConsumerMachine:
         for seq in core.state.pending.seqs():
             if self._index.subject_of(seq) is None:
                 core.op(state.SKIPPED, seq)
-        for due, items in groupby(list(core.state.pending.items()), due_ns):
-            seqs = [seq for seq, _, _ in items]
-            self._timers.set_range(seqs[0], seqs[-1], due)
+        self._set_timers(due_ns)
         self._bound.restore()
         self._bound.recount()
 
     def reconfigure(self, config: ConsumerConfig, now_ns: int) -> Effects:
         """An update of the configuration was committed (pausing and resuming among them)."""
-        was_paused, old_filters = self._deliveries.is_paused, self._filters
+        old, old_pause_ns, old_filters = self.config, self._paused_until_ns(), self._core.filters
         self._use(config, now_ns)
-        if self._deliveries.is_paused != was_paused:
+        if (config.ack_wait_ns, config.backoff_ns) != (old.ack_wait_ns, old.backoff_ns):
+            self._wait_otherwise_than(old)
+        if self._paused_until_ns() != old_pause_ns:
             self._advise_pause()
-        if self._filters != old_filters:
-            for seq in self.state.pending.seqs():
-                subject = self._index.subject_of(seq)
-                if subject is None or not self.wants_subject(subject):
-                    self._acks.end_pending(seq, state.ACKED)
-            self._ahead.begin(self._filters)
+        if self._core.filters != old_filters:
+            # What somebody has in hand awaits its ack as before: it was not done with because nobody wants more of it.
+            self._ahead.begin(self._core.filters)
         self._bound.recount()
         return self._done(now_ns)
+
+    def _wait_otherwise_than(self, old: ConsumerConfig) -> None:
+        """What is in hand is awaited as long as the configuration says now, from when it was sent or spoken of last."""
+        core, pending = self._core, self.state.pending
+
+        def due_ns(seq: int, sent_ns: int) -> int:
+            old_due_ns = pending.due_at(pending.find(seq))
+            if not old_due_ns:
+                return 0  # it is to be sent again already
+            count = core.state.deliveries_of(seq)
+            return max(old_due_ns + core.ack_wait_ns(count) - ack_wait_ns(old, count), 1)
+
+        self._set_timers(due_ns)
+
+    def _set_timers(self, due_ns: Callable[[int, int], int]) -> None:
+        """Have each pending message, sent at a wall-clock time, due when `due_ns` says; 0: as it is."""
+        items = [(due_ns(seq, sent_ns), seq) for seq, _, sent_ns in self.state.pending.items()]
+        for due, run in groupby(items, itemgetter(0)):
+            seqs = [seq for _, seq in run]
+            if due:
+                self._timers.set_range(seqs[0], seqs[-1], due)
 
     # ------------------------------------------------------------------ what clients send
 
@@ -197,7 +220,7 @@ class ConsumerMachine:
     # ------------------------------------------------------------------ what the stream does
 
     def stream_advanced(self, now_ns: int) -> Effects:
-        """Messages were stored."""
+        """Messages were stored, or had been when it began to serve, or its host has sent all that it was told to."""
         return self._done(now_ns)
 
     def stream_removed(self, removed: Iterable[tuple[int, bytes]], now_ns: int) -> Effects:
@@ -206,7 +229,7 @@ class ConsumerMachine:
         for seq, subject in removed:
             if seq <= delivered_seq:
                 self._acks.gone(seq)
-            elif self.wants_subject(subject):
+            elif self._core.wants(subject):
                 self._ahead.removed(seq)
         return self._done(now_ns)
 
@@ -225,17 +248,20 @@ class ConsumerMachine:
     @property
     def filters(self) -> tuple[bytes, ...]:
         """The patterns of the subjects it delivers; none: all (`ConsumerView`)."""
-        return self._filters
-
-    def wants_subject(self, subject: bytes) -> bool:
-        """Whether the filters match (`ConsumerView`)."""
-        return not self._filters or any(subject_matches(pattern, subject) for pattern in self._filters)
+        return self._core.filters
 
     def needs(self, seq: int) -> bool:
         """Whether a message on a wanted subject is not done with (`ConsumerView`)."""
         if seq > self.state.delivered_stream_seq:
             return self._ahead.includes(seq)
         return seq in self.state.pending or seq in self.state.held or seq in self.state.outbox
+
+    # ------------------------------------------------------------------ readers
+
+    def caught_up(self, subject: bytes, now_ns: int) -> Effects:
+        """There may be room for what is sent to a subject that was `behind`."""
+        self._deliveries.caught_up(subject)
+        return self._done(now_ns)
 
     # ------------------------------------------------------------------ administration
 
@@ -257,7 +283,7 @@ class ConsumerMachine:
         self._core.op(state.RESET, start_seq)
         self._timers.clear()
         self._bound.clear()
-        self._ahead.begin(self._filters)
+        self._ahead.begin(self._core.filters)
         return self._done(now_ns), start_seq
 
     def unpin(self, group: str, now_ns: int) -> Effects | ApiError:
@@ -325,34 +351,22 @@ class ConsumerMachine:
             ],
         )
 
-    # ------------------------------------------------------------------ going on
-
-    def resume(self, now_ns: int) -> Effects:
-        """Go on where a pass stopped at its bound."""
-        return self._done(now_ns)
-
     def _done(self, now_ns: int) -> Effects:
+        """Deliver what may be delivered now; what is to be carried out."""
         self._deliveries.run(now_ns)
         return self._core.take_effects()
-
-    def has_more(self, now_ns: int) -> bool:
-        """Whether another pass could deliver at once."""
-        return self._deliveries.has_more(now_ns)
 
     # ------------------------------------------------------------------ time
 
     def next_deadline_ns(self, now_ns: int) -> int | None:
-        """When `tick` (or `resume`) has something to do; None: only when something happens."""
+        """When `tick` has something to do; None: only when something happens."""
         config, deliveries = self.config, self._deliveries
-        candidates = [self._timers.next_ns(), *self._waiting.deadlines(), deliveries.next_send_ns(now_ns)]
+        candidates = [self._timers.next_ns(), *self._waiting.deadlines(), deliveries.again_ns, self._inactive_from_ns()]
         if self._core.is_push and deliveries.is_bound and config.idle_heartbeat_ns:
             candidates.append(deliveries.heartbeat_due_ns)
         if deliveries.is_paused and config.pause_until_ns is not None:
             candidates.append(config.pause_until_ns - self.wall_offset_ns)
-        if deliveries.has_more(now_ns):
-            candidates.append(now_ns)
-        candidates.append(self._inactive_from_ns())
-        return min((deadline_ns for deadline_ns in candidates if deadline_ns is not None), default=None)
+        return min([deadline_ns for deadline_ns in candidates if deadline_ns is not None], default=None)
 
     def tick(self, now_ns: int) -> Effects:
         """Time passed."""
@@ -364,7 +378,6 @@ class ConsumerMachine:
             self._advise_unpinned(group, "timeout")
         self._acks.expire(now_ns)
         deliveries.run(now_ns)
-        self._waiting.expire(now_ns)
         self._send_heartbeats(now_ns)
         inactive_from_ns = self._inactive_from_ns()
         self._core.effects.is_inactive = inactive_from_ns is not None and inactive_from_ns <= now_ns
@@ -372,17 +385,14 @@ class ConsumerMachine:
 
     def _send_heartbeats(self, now_ns: int) -> None:
         deliveries, heartbeat_ns = self._deliveries, self.config.idle_heartbeat_ns
-        headers: tuple[tuple[str, object], ...] = (
-            ("Nats-Last-Consumer", self.state.delivered_consumer_seq),
-            ("Nats-Last-Stream", self.state.delivered_stream_seq),
-        )
-        self._waiting.send_heartbeats(now_ns, *headers)
+        self._waiting.tick(now_ns)
         if self._core.is_push and deliveries.is_bound and heartbeat_ns and deliveries.heartbeat_due_ns <= now_ns:
             flow = deliveries.flow
             has_flow_acks = self.config.ack_policy == AckPolicy.FLOW_CONTROL
+            stalled: tuple[tuple[str, object], ...] = ()
             if flow.request_subject and (has_flow_acks or not flow.is_open()):
-                headers = (*headers, ("Nats-Consumer-Stalled", flow.request_subject.decode()))
-            self._core.status(to_bytes(self.config.deliver_subject), "100 Idle Heartbeat", *headers)
+                stalled = (("Nats-Consumer-Stalled", flow.request_subject.decode()),)
+            self._core.heartbeat(to_bytes(self.config.deliver_subject), *stalled)
             deliveries.heartbeat_due_ns = now_ns + heartbeat_ns
             if has_flow_acks and len(self.state.pending):
                 deliveries.ask_for_answer()
@@ -399,24 +409,11 @@ class ConsumerMachine:
 
     # ------------------------------------------------------------------ events
 
+    def _paused_until_ns(self) -> int | None:
+        return self.config.pause_until_ns if self._deliveries.is_paused else None
+
     def _advise_pause(self) -> None:
-        is_paused = self._deliveries.is_paused
-        self._core.advise(
-            advisories.consumer_pause(
-                self.identity.stream,
-                self.identity.consumer,
-                self.config.pause_until_ns if is_paused else None,
-                is_paused,
-                self.identity.domain,
-            )
-        )
+        self._core.advise(advisories.consumer_pause(self.identity, self._paused_until_ns()))
 
     def _advise_unpinned(self, group: str, reason: str) -> None:
-        identity = self.identity
-        self._core.advise(
-            advisories.group_unpinned(identity.account, identity.stream, identity.consumer, group, reason)
-        )
-
-
-def _filters(config: ConsumerConfig) -> tuple[bytes, ...]:
-    return tuple(to_bytes(subject) for subject in config.filters())
+        self._core.advise(advisories.group_unpinned(self.identity, group, reason))

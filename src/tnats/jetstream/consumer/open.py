@@ -8,6 +8,7 @@ health check until the next start: messages come again that were acknowledged.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
@@ -19,8 +20,8 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord
 from tnats.jetstream.ports import Client
 from tnats.jetstream.store import IndexedStore
+from tnats.jetstream.stream.config import Retention, Storage
 from tnats.storage.commit_log import LocalLog
-from tnats.subjects.tokens import to_bytes
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
@@ -63,9 +64,9 @@ async def open_consumer(
         await group.set_state_nowait(group.last, state.encode()).wait()
     service = ConsumerService(host, stream, record, state, group, client, post)
     if loss:
-        service.loss = f"JetStream consumer '{stream.account.name} > {stream.name} > {record.name}': {loss}"
+        service.loss = f"{service.label}: {loss}"
         host.log.error(service.loss)
-    if stream.config.retention != "limits":
+    if stream.config.retention != Retention.LIMITS:
         service.finish_removal([seq for seq in done if stream.store.subject_of(seq) is not None])
     host.store.own(record.group, service.checkpoint)
     return service
@@ -107,12 +108,10 @@ class _Recovery:
         """Have the messages that lost entries may have delivered await their acknowledgement; how many."""
         if not self._tracks_acks:
             return 0
-        state, (seq, consumer_seq) = self.state, self._known_to
-        filters = tuple(to_bytes(subject) for subject in self._config.filters())
-        lost: list[int] = []
-        while (seq := store.next_matching(filters, seq + 1)) and seq <= state.delivered_stream_seq:
-            if seq not in self._delivered and seq not in state.held:
-                lost.append(seq)
+        state, (known_seq, consumer_seq) = self.state, self._known_to
+        filters = self._config.patterns()
+        delivered = takewhile(lambda seq: seq <= state.delivered_stream_seq, store.matching(filters, known_seq + 1))
+        lost = [seq for seq in delivered if seq not in self._delivered and seq not in state.held]
         if lost:
             state.await_again(lost, min(consumer_seq + 1, state.delivered_consumer_seq))
         return len(lost)
@@ -120,4 +119,4 @@ class _Recovery:
 
 def has_log(stream: StreamService, config: ConsumerConfig) -> bool:
     """Whether a consumer outlives the process: of those in memory the catalogue knows nothing either."""
-    return stream.config.storage != "memory" and not config.mem_storage
+    return stream.config.storage != Storage.MEMORY and not config.mem_storage

@@ -103,45 +103,45 @@ class _Round:
 
 
 class Outbox:
-    """The letters of one consumer that are in its log and not known to be stored."""
+    """The letters of one consumer that are in its log and not known to be stored.
 
-    def __init__(self, consumer: ConsumerService, post: Post) -> None:
-        self._consumer = consumer
+    It does not know its consumer but while it sends: who is removed is gone at once, without the garbage collector.
+    """
+
+    def __init__(self, post: Post) -> None:
         self._post = post
         self._waiting: deque[Letter] = deque()
         self._is_sending = False
 
-    def put(self, letters: Iterable[Letter]) -> None:
-        """Send these too."""
+    def put(self, consumer: ConsumerService, letters: Iterable[Letter]) -> None:
+        """Send these too, for `consumer`."""
         self._waiting.extend(letters)
         if self._waiting and not self._is_sending:
             self._is_sending = True
-            self._consumer.host.spawn(self._send)
+            consumer.host.spawn(self._send, consumer)
 
-    async def _send(self) -> None:
-        host = self._consumer.host
+    async def _send(self, consumer: ConsumerService) -> None:
+        host = consumer.host
         pause_ns = CONSUMER_LETTER_PAUSE_NS
         try:
-            while self._waiting and not self._consumer.is_stopped:
-                refusal = await self._send_some()
+            while self._waiting and not consumer.is_stopped:
+                refusal = await self._send_some(consumer)
                 if not refusal:
                     pause_ns = CONSUMER_LETTER_PAUSE_NS
                     continue
                 if pause_ns == CONSUMER_LETTER_PAUSE_NS:
-                    name = f"{self._consumer.stream.name} > {self._consumer.name}"
-                    host.log.warn(
-                        f"JetStream consumer '{name}': {len(self._waiting)} dead letters wait for a stream with"
-                        f" subject '{self._waiting[0].target}': {refusal}"
-                    )
+                    count, target = len(self._waiting), self._waiting[0].target
+                    text = f"{count} dead letters wait for a stream with subject '{target}': {refusal}"
+                    host.log.warn(f"{consumer.label}: {text}")
                 await host.runtime.clock.sleep_ns(pause_ns)
                 pause_ns = min(2 * pause_ns, CONSUMER_LETTER_PAUSE_NS_MAX)
         finally:
             self._is_sending = False
 
-    async def _send_some(self) -> str:
+    async def _send_some(self, consumer: ConsumerService) -> str:
         """Send the first letters; why not all were stored, empty if they were."""
         letters = list(islice(self._waiting, CONSUMER_LETTERS_IN_FLIGHT_MAX))
-        stream, name = self._consumer.stream, self._consumer.name
+        stream, name = consumer.stream, consumer.name
         sent = _Round(len(letters))
         replies = []
         for letter in letters:
@@ -151,21 +151,19 @@ class Outbox:
                 sent.note(letter.seq, False, str(failure))
                 continue
             except (KeyError, StorageError) as failure:
-                self._consumer.host.log.warn(
-                    f"JetStream consumer '{stream.name} > {name}': message {letter.seq} was gone before it became a"
-                    f" dead letter: {failure}"
-                )
+                text = f"message {letter.seq} was gone before it became a dead letter: {failure}"
+                consumer.host.log.warn(f"{consumer.label}: {text}")
                 sent.note(letter.seq, True, "")
                 continue
             block = letter_block(letter, message.headers, stream.name, name, message.subject)
             answered = partial(sent.note, letter.seq)
             replies.append(self._post.publish(letter.target, message.payload, block, answered))
-        clock = self._consumer.host.runtime.clock
+        clock = consumer.host.runtime.clock
         with clock.deadline(clock.mono_ns() + CONSUMER_LETTER_ANSWER_NS):
             await sent.is_over.wait()
         self._post.forget(replies)
         self._waiting = deque(letter for letter in self._waiting if letter.seq not in sent.stored)
         for letter in letters:
-            if letter.seq in sent.stored and not self._consumer.is_stopped:
-                self._consumer.letter_stored(letter.seq)
+            if letter.seq in sent.stored and not consumer.is_stopped:
+                consumer.letter_stored(letter.seq)
         return "" if len(sent.stored) == len(letters) else sent.refusal or "no answer"

@@ -32,6 +32,9 @@ class StreamIndex(Protocol):
     def last_per_subject(self, filters: tuple[bytes, ...]) -> Iterator[int]:
         """The newest message of each matching subject, in sequence order."""
 
+    def wants(self, filters: tuple[bytes, ...], subject: bytes) -> bool:
+        """Whether one of the filters, of which there may be thousands, matches the subject."""
+
     def seq_at_time(self, ts_ns: int) -> int:
         """The first sequence of a message at or after a time; `last_seq + 1` if there is none."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tnats.jetstream.consumer.config import ConsumerConfig, PriorityPolicy
-from tnats.jetstream.consumer.requests import PullRequest
+from tnats.jetstream.consumer.requests import Wish
 from tnats.records import define
 
 
@@ -43,26 +43,25 @@ class PriorityGroups:
         if pin is not None and pin.client_id == client_id:
             pin.expires_ns = now_ns + self.timeout_ns
 
-    def is_eligible(self, request: PullRequest, pending_count: int, ack_pending_count: int) -> bool:
-        """Whether a waiting request may be served now."""
+    def may_be_served(self, wish: Wish, pending_count: int, ack_pending_count: int) -> bool:
+        """Whether requests that wish so may be served now."""
         if self.policy == PriorityPolicy.OVERFLOW:
-            if not request.min_pending and not request.min_ack_pending:
+            if not wish.min_pending and not wish.min_ack_pending:
                 return True
-            return (0 < request.min_pending <= pending_count) or (0 < request.min_ack_pending <= ack_pending_count)
+            return (0 < wish.min_pending <= pending_count) or (0 < wish.min_ack_pending <= ack_pending_count)
         if self.policy == PriorityPolicy.PINNED_CLIENT:
-            pin = self.pins.get(request.group)
-            return pin is None or pin.client_id == request.pin_id
+            pin = self.pins.get(wish.group)
+            return pin is None or pin.client_id == wish.pin_id
         return True
 
-    def serve(self, request: PullRequest, wall_ns: int, now_ns: int) -> tuple[str, bool]:
+    def serve(self, group: str, wall_ns: int, now_ns: int) -> tuple[str, bool]:
         """(pin id for the message, whether the client was pinned just now) of a request that is being served."""
         if self.policy != PriorityPolicy.PINNED_CLIENT:
             return "", False
-        pin = self.pins.get(request.group)
+        pin = self.pins.get(group)
         if pin is not None:
             return pin.client_id, False
-        pin = self.pins[request.group] = Pin(self._new_id(), wall_ns, now_ns + self.timeout_ns)
-        request.pin_id = pin.client_id
+        pin = self.pins[group] = Pin(self._new_id(), wall_ns, now_ns + self.timeout_ns)
         return pin.client_id, True
 
     def next_deadline_ns(self) -> int | None:

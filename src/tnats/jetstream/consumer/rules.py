@@ -15,10 +15,8 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import Update, rows_of
 from tnats.jetstream.api.levels import with_required_level
 from tnats.jetstream.api.subjects import NAME_FORBIDDEN, is_text
-from tnats.jetstream.api.times import format_duration
 from tnats.jetstream.consumer.config import (
     ACK_WAIT_NS,
-    DESCRIPTION_BYTES_MAX,
     FLOW_CONTROL_HEARTBEAT_NS,
     GROUP_NAME_CHARS_MAX,
     HEARTBEAT_NS_MIN,
@@ -26,8 +24,6 @@ from tnats.jetstream.consumer.config import (
     MAX_ACK_PENDING,
     MAX_EXPIRES_NS_MIN,
     MAX_WAITING,
-    METADATA_BYTES_MAX,
-    NAME_BYTES_MAX,
     PINNED_TTL_NS,
     AckPolicy,
     Action,
@@ -37,9 +33,11 @@ from tnats.jetstream.consumer.config import (
 )
 from tnats.jetstream.consumer.extensions import check_extensions
 from tnats.jetstream.stream.config import Retention, StreamConfig
+from tnats.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, ASSET_NAME_BYTES_MAX
+from tnats.notation import format_duration
 from tnats.records import define, frozen
 from tnats.subjects.subject_set import SubjectSet
-from tnats.subjects.tokens import has_wildcard, is_valid_literal, is_valid_subject, subjects_overlap
+from tnats.subjects.tokens import has_wildcard, is_publishable, is_valid_subject, subjects_overlap
 
 _GROUP_NAME = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{GROUP_NAME_CHARS_MAX}}}")
 
@@ -88,6 +86,9 @@ def check_create(
     pedantic: bool = False,
 ) -> ConsumerConfig | ApiError:
     """What a create request leads to: a new consumer, or an update of the existing one (`old`)."""
+    if old is not None and action != Action.CREATE and not config.durable_name:
+        # A client that names it by `name` alone does not mean it to vanish when it is inactive.
+        config = attrs.evolve(config, durable_name=old.durable_name)
     checked = check(config, around, pedantic=pedantic)
     if isinstance(checked, ApiError):
         return checked
@@ -123,16 +124,16 @@ def _check_names(work: _Check) -> ApiError | None:
             return errors.CONSUMER_CREATE(err="consumer name must be UTF-8")
         if NAME_FORBIDDEN.intersection(name):
             return errors.STREAM_INVALID_CONFIG(err="consumer name can not contain '.', '*', '>', '\\', '/'")
-        if len(name.encode()) > NAME_BYTES_MAX:
-            return errors.CONSUMER_NAME_TOO_LONG(max=NAME_BYTES_MAX)
+        if len(name.encode()) > ASSET_NAME_BYTES_MAX:
+            return errors.CONSUMER_NAME_TOO_LONG(max=ASSET_NAME_BYTES_MAX)
     if config.name and config.durable_name and config.name != config.durable_name:
         return errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
     config.name = config.name or config.durable_name
-    if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
-        return errors.CONSUMER_DESCRIPTION_TOO_LONG(max=DESCRIPTION_BYTES_MAX)
+    if len(config.description.encode()) > ASSET_DESCRIPTION_BYTES_MAX:
+        return errors.CONSUMER_DESCRIPTION_TOO_LONG(max=ASSET_DESCRIPTION_BYTES_MAX)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
-    if size > METADATA_BYTES_MAX:
-        return errors.CONSUMER_METADATA_LENGTH(limit=f"{METADATA_BYTES_MAX // 1024}KB")
+    if size > ASSET_METADATA_BYTES_MAX:
+        return errors.CONSUMER_METADATA_LENGTH(limit=f"{ASSET_METADATA_BYTES_MAX // 1024}KB")
     return check_extensions(config)
 
 
@@ -149,12 +150,52 @@ def _check_replicas(work: _Check) -> ApiError | None:
     return None
 
 
+_NOT_NEGATIVE = (
+    "max_waiting",
+    "max_batch",
+    "max_expires_ns",
+    "max_bytes",
+    "idle_heartbeat_ns",
+    "inactive_threshold_ns",
+    "priority_timeout_ns",
+)
+
+
+def _check_signs(work: _Check) -> ApiError | None:
+    """What is negative means none."""
+    config = work.config
+    for name, row in rows_of(ConsumerConfig):
+        if name in _NOT_NEGATIVE and getattr(config, name) < 0:
+            if work.is_pedantic:
+                return errors.PEDANTIC(err=f"{row.key} must not be negative")
+            setattr(config, name, 0)
+    return None
+
+
+def _check_waits(work: _Check) -> ApiError | None:
+    config = work.config
+    if config.backoff_ns:
+        if work.is_pedantic and config.ack_wait_ns != config.backoff_ns[0]:
+            return errors.PEDANTIC(err="first backoff value has to equal batch AckWait")
+        if any(delay_ns < 0 for delay_ns in config.backoff_ns):
+            return errors.CONSUMER_BACK_OFF_NEGATIVE()
+        config.ack_wait_ns = config.backoff_ns[0]
+    elif config.ack_wait_ns < 0:
+        return errors.CONSUMER_ACK_WAIT_NEGATIVE()
+    return None
+
+
 def _check_flow_control_acks(work: _Check) -> ApiError | None:
     config = work.config
     if config.ack_policy != AckPolicy.FLOW_CONTROL:
         return None
     if not config.is_push:
         return errors.CONSUMER_ACK_FC_REQUIRES_PUSH()
+    if work.is_pedantic:
+        if not config.flow_control:
+            return errors.CONSUMER_ACK_FC_REQUIRES_FC()
+        if config.idle_heartbeat_ns != FLOW_CONTROL_HEARTBEAT_NS:
+            return errors.STREAM_INVALID_CONFIG(err="flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending < 0:
         return errors.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING()
     if config.ack_wait_ns or config.backoff_ns:
@@ -168,20 +209,12 @@ def _check_flow_control_acks(work: _Check) -> ApiError | None:
 
 def _check_acks(work: _Check) -> ApiError | None:
     config, stream = work.config, work.around.stream
-    if config.ack_wait_ns < 0:
-        return errors.CONSUMER_ACK_WAIT_NEGATIVE()
-    if any(delay_ns < 0 for delay_ns in config.backoff_ns):
-        return errors.CONSUMER_BACK_OFF_NEGATIVE()
     if work.is_pedantic and config.max_deliver < -1:
         return errors.PEDANTIC(err="max_deliver must be set to -1")
     if config.max_deliver <= 0:
         config.max_deliver = -1
-    if config.backoff_ns:
-        if config.max_deliver != -1 and len(config.backoff_ns) > config.max_deliver:
-            return errors.CONSUMER_MAX_DELIVER_BACKOFF()
-        if work.is_pedantic and config.ack_wait_ns != config.backoff_ns[0]:
-            return errors.PEDANTIC(err="first backoff value has to equal batch AckWait")
-        config.ack_wait_ns = config.backoff_ns[0]
+    if -1 != config.max_deliver < len(config.backoff_ns):
+        return errors.CONSUMER_MAX_DELIVER_BACKOFF()
     if config.ack_policy in (AckPolicy.ALL, AckPolicy.EXPLICIT) and not config.ack_wait_ns:
         config.ack_wait_ns = ACK_WAIT_NS
     if config.is_push and config.ack_policy == AckPolicy.NONE and config.max_ack_pending > 0:
@@ -192,6 +225,8 @@ def _check_acks(work: _Check) -> ApiError | None:
 def _check_ack_pending(work: _Check, stream_bound: int) -> ApiError | None:
     config = work.config
     if config.max_ack_pending < -1:
+        if work.is_pedantic:
+            return errors.PEDANTIC(err="max_ack_pending must be set to -1")
         config.max_ack_pending = -1
     if config.max_ack_pending == 0:
         if stream_bound > 0:
@@ -209,13 +244,12 @@ def _check_ack_pending(work: _Check, stream_bound: int) -> ApiError | None:
 
 def _check_push(work: _Check) -> ApiError | None:
     config, stream = work.config, work.around.stream
-    config.idle_heartbeat_ns = max(config.idle_heartbeat_ns, 0)
     if not config.is_push:
         return None
     subject = config.deliver_subject
     if has_wildcard(subject):
         return errors.CONSUMER_DELIVER_TO_WILDCARDS()
-    if not is_valid_literal(subject) or not is_valid_subject(subject):
+    if not is_publishable(subject):
         return errors.CONSUMER_INVALID_DELIVER_SUBJECT()
     if any(subjects_overlap(subject, captured) for captured in stream.subjects):
         return errors.CONSUMER_DELIVER_CYCLE()
@@ -226,8 +260,6 @@ def _check_push(work: _Check) -> ApiError | None:
         return errors.CONSUMER_SMALL_HEARTBEAT()
     if config.flow_control and not config.idle_heartbeat_ns:
         return errors.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS()
-    if config.priority_groups:
-        return errors.CONSUMER_PUSH_WITH_PRIORITY_GROUP()
     if config.direct and config.durable_name:
         return errors.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
     return None
@@ -235,10 +267,6 @@ def _check_push(work: _Check) -> ApiError | None:
 
 def _check_pull(work: _Check) -> ApiError | None:
     config = work.config
-    config.max_batch = max(config.max_batch, 0)
-    config.max_bytes = max(config.max_bytes, 0)
-    config.max_expires_ns = max(config.max_expires_ns, 0)
-    config.priority_timeout_ns = max(config.priority_timeout_ns, 0)
     if config.is_push:
         return None
     if config.rate_limit_bps:
@@ -253,8 +281,7 @@ def _check_pull(work: _Check) -> ApiError | None:
         return errors.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL()
     if 0 < work.around.max_batch < config.max_batch:
         return errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=work.around.max_batch)
-    if config.max_waiting <= 0:
-        config.max_waiting = MAX_WAITING
+    config.max_waiting = config.max_waiting or MAX_WAITING
     config.max_batch = config.max_batch or max(work.around.max_batch, 0)
     return None
 
@@ -328,6 +355,8 @@ def _check_priority(work: _Check) -> ApiError | None:
         if config.priority_timeout_ns > 0:
             return errors.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE()
         return None
+    if config.is_push:
+        return errors.CONSUMER_PUSH_WITH_PRIORITY_GROUP()
     if not config.priority_groups:
         return errors.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP()
     for group in config.priority_groups:
@@ -348,7 +377,6 @@ def check_group_name(group: str) -> ApiError | None:
 
 def _check_inactivity(work: _Check) -> ApiError | None:
     config, bound_ns = work.config, work.around.stream.consumer_limits.inactive_threshold_ns
-    config.inactive_threshold_ns = max(config.inactive_threshold_ns, 0)
     if not config.inactive_threshold_ns:
         if bound_ns:
             if work.is_pedantic:
@@ -372,6 +400,8 @@ def _check_workqueue(work: _Check) -> ApiError | None:
 _STEPS: tuple[Callable[[_Check], ApiError | None], ...] = (
     _check_names,
     _check_replicas,
+    _check_signs,
+    _check_waits,
     _check_flow_control_acks,
     _check_acks,
     _check_push,
@@ -420,6 +450,8 @@ FIXED_TEXTS = {
     "flow_control": "flow control can not be updated",
     "idle_heartbeat_ns": "heart beats can not be updated",
     "mem_storage": "storage type can not be updated",
+    "direct": "direct can not be updated",
+    "sourcing": "sourcing can not be updated",
 }
 """What the answer says when a field whose row is `Update.FIXED` would change."""
 

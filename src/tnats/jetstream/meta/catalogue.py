@@ -3,10 +3,14 @@
 It is a log of its own in the node's journal: one JSON entry for each asset made, changed or removed. At a checkpoint
 the whole table becomes the note of that log. An asset is known by a number that is never given out again, so that what
 is left on disk of a removed one is never taken for its successor.
+
+A change is carried out here as soon as its entry is written: a checkpoint, which may come at any time, forgets all
+entries that are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -16,7 +20,7 @@ from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.records import define
 from tnats.storage.commit_log import LocalLog
-from tnats.storage.group import Group
+from tnats.storage.group import Group, Ticket
 from tnats.storage.journal import Journal
 
 GROUP = "catalogue"
@@ -34,6 +38,11 @@ class StreamRecord:
     @property
     def name(self) -> str:
         return self.config.name
+
+    @property
+    def label(self) -> str:
+        """What people are told of it by."""
+        return f"JetStream stream '{self.account} > {self.name}'"
 
     @property
     def group(self) -> str:
@@ -90,29 +99,36 @@ class Catalogue:
 
     async def put_stream(self, record: StreamRecord) -> None:
         """A stream is made or changed."""
-        await self._commit(_stream_change(record))
-        self.streams[record.number] = record
+
+        def put() -> None:
+            self.streams[record.number] = record
+
+        await self._commit(_stream_change(record), put)
 
     async def put_restored(self, record: StreamRecord, consumers: list[ConsumerRecord]) -> None:
         """A stream and its consumers are there, all at once."""
-        await self._commit({"restored": [_stream_change(record), *map(_consumer_change, consumers)]})
-        self.streams[record.number] = record
-        self.consumers.update({consumer.number: consumer for consumer in consumers})
+
+        def put() -> None:
+            self.streams[record.number] = record
+            self.consumers.update({consumer.number: consumer for consumer in consumers})
+
+        await self._commit({"restored": [_stream_change(record), *map(_consumer_change, consumers)]}, put)
 
     async def put_consumer(self, record: ConsumerRecord) -> None:
         """A consumer is made or changed."""
-        await self._commit(_consumer_change(record))
-        self.consumers[record.number] = record
+
+        def put() -> None:
+            self.consumers[record.number] = record
+
+        await self._commit(_consumer_change(record), put)
 
     async def drop_stream(self, number: int) -> None:
         """A stream is removed, its consumers with it."""
-        await self._commit({"drop_stream": number})
-        self._drop_stream(number)
+        await self._commit({"drop_stream": number}, lambda: self._drop_stream(number))
 
     async def drop_consumer(self, number: int) -> None:
         """A consumer is removed."""
-        await self._commit({"drop_consumer": number})
-        self.consumers.pop(number, None)
+        await self._commit({"drop_consumer": number}, lambda: self._drop_consumer(number))
 
     async def checkpoint(self) -> None:
         """Let the journal forget the single changes."""
@@ -121,8 +137,12 @@ class Catalogue:
         changes += [_consumer_change(record) for record in self.consumers.values()]
         await self._group.set_state_nowait(self._group.last, orjson.dumps(changes)).wait()
 
-    async def _commit(self, change: dict[str, Any]) -> None:
-        await self._group.append_nowait([orjson.dumps(change)]).wait()
+    async def _commit(self, change: dict[str, Any], carry_out: Callable[[], None]) -> None:
+        def written(ticket: Ticket) -> None:
+            if ticket.error is None:
+                carry_out()
+
+        await self._group.append_nowait([orjson.dumps(change)], callback=written).wait()
         await self._journal.flush()
 
     def _apply(self, change: dict[str, Any]) -> None:
@@ -145,12 +165,15 @@ class Catalogue:
         elif "drop_stream" in change:
             self._drop_stream(change["drop_stream"])
         else:
-            self.consumers.pop(change["drop_consumer"], None)
+            self._drop_consumer(change["drop_consumer"])
 
     def _drop_stream(self, number: int) -> None:
         self.streams.pop(number, None)
         for gone in [one.number for one in self.consumers.values() if one.stream == number]:
             del self.consumers[gone]
+
+    def _drop_consumer(self, number: int) -> None:
+        self.consumers.pop(number, None)
 
 
 def _stream_change(record: StreamRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tnats.limits import STREAM_GATHERED_BYTES, STREAM_UNWRITTEN_BYTES_MAX
 from tnats.storage.errors import StorageError, StoreFull
+from tnats.storage.message_log import MessageLog
 
 if TYPE_CHECKING:
     from tnats.jetstream.stream.service import StreamService
@@ -19,46 +20,45 @@ if TYPE_CHECKING:
 class Backlog:
     """That of one stream."""
 
-    def __init__(self, stream: StreamService) -> None:
-        self._stream = stream
-        self._log = stream.store.log
+    def __init__(self, log: MessageLog) -> None:
+        self._log = log
         self._is_writing = False
 
     def is_too_long(self) -> bool:
         """So much stands in memory only that nothing may come to it."""
         return self._log.unwritten_bytes > STREAM_UNWRITTEN_BYTES_MAX
 
-    def has_grown(self) -> None:
+    def has_grown(self, stream: StreamService) -> None:
         """Something was stored: write it, if that is worth it."""
         log = self._log
         if log.unwritten_bytes > STREAM_GATHERED_BYTES and not log.write_nowait():
             if not isinstance(log.trouble, StoreFull):
-                self._start()
+                self._start(stream)
 
-    def shorten(self) -> None:
+    def shorten(self, stream: StreamService) -> None:
         """Have it written. Where the disk is full, nothing is taken in meanwhile."""
         if isinstance(self._log.trouble, StoreFull):
-            self._stream.ingest.pause()
-        self._start()
+            stream.ingest.pause(stream, self._log.trouble)
+        self._start(stream)
 
-    async def wait_short(self) -> None:
+    async def wait_short(self, stream: StreamService) -> None:
         """Return when messages may be stored again. Raises StorageError."""
         while self.is_too_long():
-            self.shorten()
+            self.shorten(stream)
             if self._log.trouble is not None:
                 raise self._log.trouble
             await self._log.write()
 
-    def _start(self) -> None:
+    def _start(self, stream: StreamService) -> None:
         if not self._is_writing:
             self._is_writing = True
-            self._stream.host.spawn(self._write)
+            stream.host.spawn(self._write, stream)
 
-    async def _write(self) -> None:
+    async def _write(self, stream: StreamService) -> None:
         log = self._log
         try:
             if isinstance(log.trouble, StoreFull):
-                await self._stream.checkpoint(anyway=True)
+                await stream.checkpoint(anyway=True)
             else:
                 await log.write()
         except StorageError:
@@ -66,5 +66,5 @@ class Backlog:
         finally:
             self._is_writing = False
         if log.trouble is not None and not isinstance(log.trouble, StoreFull):
-            self._stream.trouble = log.trouble
-        self._stream.ingest.move()
+            stream.fail(log.trouble)
+        stream.ingest.move(stream)

@@ -30,9 +30,6 @@ from tnats.jetstream.api.fields import (
 from tnats.limits import SECOND_NS
 from tnats.records import define
 
-NAME_BYTES_MAX = 255
-DESCRIPTION_BYTES_MAX = 4096
-METADATA_BYTES_MAX = 128 * 1024
 REPLICAS_MAX = 5
 DUPLICATE_WINDOW_NS = 120 * SECOND_NS
 DUPLICATE_WINDOW_NS_MIN = 100_000_000
@@ -217,6 +214,10 @@ class StreamConfig:
     )
     allow_batched: bool = row("allow_batched", BOOL, default=False, omit=True, level=_level_when_set(4))
     metadata: dict[str, str] = row("metadata", MapOf(TEXT), factory=dict, omit=True)
+
+    def origins(self) -> list[StreamSource]:
+        """What it copies: the origin of its mirror, or its sources."""
+        return self.live_sources() if self.mirror is None else [self.mirror]
 
     def live_sources(self) -> list[StreamSource]:
         """The sources (a checked configuration holds no null ones)."""

@@ -12,6 +12,8 @@ EXPECTED_LAST_SUBJECT_SEQ_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subjec
 EXPECTED_LAST_MSG_ID = b"Nats-Expected-Last-Msg-Id"
 ROLLUP = b"Nats-Rollup"
 STREAM_SOURCE = b"Nats-Stream-Source"
+STREAM_IDENTITY = b"Nats-Stream-Identity"
+"""Of the requests and answers of those who source: which of the streams that have had a name it is."""
 REQUEST_INFO = b"Nats-Request-Info"
 BATCH_ID = b"Nats-Batch-Id"
 BATCH_SEQUENCE = b"Nats-Batch-Sequence"
@@ -52,12 +54,16 @@ def nats_headers(block: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def parse_place(value: bytes) -> tuple[bytes, int] | None:
-    """(what is followed: origin, filters, targets; the sequence there) of a Nats-Stream-Source header, None if bad."""
-    words = value.split(b" ", 4)
+Place = tuple[int, bytes]
+"""A sequence, and the identity of the stream that it belongs to, empty if that is not known."""
+
+
+def parse_place(value: bytes) -> tuple[bytes, Place] | None:
+    """(what is followed: origin, filters, targets; the place there) of a Nats-Stream-Source header, None if bad."""
+    words = value.split(b" ")
     if len(words) < 4 or not words[1].isdigit():
         return None
-    return b" ".join((words[0], words[2], words[3])), int(words[1])
+    return b" ".join((words[0], words[2], words[3])), (int(words[1]), words[5] if len(words) > 5 else b"")
 
 
 def storable(block: bytes) -> bytes:

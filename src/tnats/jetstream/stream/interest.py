@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from tnats.jetstream.stream.config import Retention
 from tnats.jetstream.stream.ports import ConsumerView, StreamStore
+from tnats.limits import MATCH_CACHE_ENTRIES_MAX
 from tnats.records import define
+from tnats.subjects.cache import MatchCache
 from tnats.subjects.sublist import Sublist
 
 SWEEP_MSGS = 10_000
@@ -33,6 +35,8 @@ class InterestTable:
         self.retention = retention
         self._wishes: dict[str, list[_Wish]] = {}
         self._sublist: Sublist[_Wish] = Sublist()
+        self._known: MatchCache[list[_Wish]] = MatchCache(MATCH_CACHE_ENTRIES_MAX)
+        """Who wants messages on a subject, for subjects in steady use."""
 
     def put(self, name: str, view: ConsumerView) -> None:
         """A consumer was made, or changed its filters."""
@@ -40,30 +44,43 @@ class InterestTable:
         self._wishes[name] = [_Wish(pattern, name, view) for pattern in view.filters or (b">",)]
         for wish in self._wishes[name]:
             self._sublist.insert(wish)
+        self._known.clear()
 
     def discard(self, name: str) -> None:
         """A consumer is gone."""
         for wish in self._wishes.pop(name, ()):
             self._sublist.remove(wish)
+        self._known.clear()
+
+    def _wanting(self, subject: bytes) -> list[_Wish]:
+        found = self._known.get(subject)
+        if found is None:
+            found = self._sublist.match(subject).plain
+            self._known.offer(subject, found)
+        return found
 
     def names(self, subject: bytes) -> list[str]:
         """The consumers that want messages on a subject; one whose filters overlap there, more than once."""
-        return [wish.name for wish in self._sublist.match(subject).plain]
+        return [wish.name for wish in self._wanting(subject)]
 
     def drops(self, subject: bytes) -> bool:
         """Whether a message on this subject is not to be stored."""
-        return self.retention == Retention.INTEREST and not self._sublist.match(subject).plain
+        return self.retention == Retention.INTEREST and not self._wanting(subject)
 
-    def removable(self, store: StreamStore, seqs: list[int]) -> list[int]:
-        """Of messages that a consumer is done with, those that nobody needs any more."""
+    def removable(self, store: StreamStore, seqs: list[int], *, is_copied: bool = False) -> list[int]:
+        """Of messages that a consumer is done with, those that nobody needs any more.
+
+        `is_copied`: it was a mirror or a source, beside which a work queue may have a consumer.
+        """
         if self.retention == Retention.LIMITS:
             return []
+        takes_all = self.retention == Retention.WORKQUEUE and not is_copied
         found = []
         for seq in seqs:
             subject = store.subject_of(seq)
             if subject is None:
                 continue
-            if self.retention == Retention.WORKQUEUE or not self._is_needed(seq, subject):
+            if takes_all or not self._is_needed(seq, subject):
                 found.append(seq)
         return found
 
@@ -87,4 +104,4 @@ class InterestTable:
         return found, seq
 
     def _is_needed(self, seq: int, subject: bytes) -> bool:
-        return any(wish.view.needs(seq) for wish in self._sublist.match(subject).plain)
+        return any(wish.view.needs(seq) for wish in self._wanting(subject))

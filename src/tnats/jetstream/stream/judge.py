@@ -13,7 +13,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.stream import counters, schedules
 from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream.config import Discard, StreamConfig
-from tnats.jetstream.stream.counters import CounterTotals
+from tnats.jetstream.stream.counters import CounterTotals, Total
 from tnats.jetstream.stream.cron import find_zone
 from tnats.jetstream.stream.entries import Append, Message
 from tnats.jetstream.stream.in_flight import InFlight
@@ -90,12 +90,16 @@ class Judge:
         subject = self.stored_subject(published)
         if config.sealed:
             raise Refused(errors.STREAM_SEALED())
+        if not batch_first_seq:  # those of a batch were measured when they came
+            self._check_size(block, payload)
         msg_id = headers.get(header.MSG_ID)
         has_rules = len(headers) > (msg_id is not None)
         if has_rules:
             self._check_allowed(headers)
             self._check_expectations(subject, headers, entry, batch_first_seq)
-            block = self._check_schedule(subject, headers, block, entry)
+            if self._is_schedule(subject, headers, entry):
+                block = set_header(block, header.ROLLUP, header.ROLLUP_SUBJECT)
+                headers = {**headers, header.ROLLUP: header.ROLLUP_SUBJECT}
             block = self._with_ttl_floor(headers, block)
         if block:
             block = header.storable(block)
@@ -104,6 +108,8 @@ class Judge:
         if has_rules:
             self._check_last_id(headers, entry.next_seq - 1)
             self._check_rollup(subject, headers, entry, batch_first_seq)
+            if headers.get(TTL_HEADER) and parse_ttl(headers[TTL_HEADER]) is None:
+                raise Refused(errors.MESSAGE_TTL_INVALID())
         ack, total = None, None
         if config.allow_msg_counter:
             counted = self._totals.count(subject, headers, block, payload)
@@ -113,17 +119,8 @@ class Judge:
             ack = self._acks.counted(entry.next_seq, total.value)
         if len(block) > MESSAGE_HEADERS_BYTES_MAX:
             raise Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM())
-        if len(block) + len(payload) > self.size_max:
-            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM())
-        message = (subject, block, payload)
-        is_dropped = self._interest.drops(subject)
-        if config.discard == Discard.NEW and not is_dropped:
-            self._check_limits(message, headers, entry)
-        self._in_flight.add(entry, message, reply=reply, ack=ack, is_dropped=is_dropped, msg_id=msg_id)
-        if total is not None:
-            self._totals.learn(subject, entry.next_seq - 1, total)
-        if has_rules and headers.get(header.ROLLUP, b"").lower() == header.ROLLUP_ALL:
-            self._in_flight.roll_up(entry.next_seq - 1)
+        self._check_size(block, payload)
+        self._put((subject, block, payload), headers, entry, reply=reply, ack=ack, total=total)
 
     def admit_sourced(self, message: Message, entry: Append) -> None:
         """Add a message of another stream, which has judged it, or raise Refused if there is no room for it.
@@ -142,15 +139,36 @@ class Judge:
             if counted is None:
                 return
             block, payload, total = counted
-        message = (subject, block, payload)
+        self._put((subject, block, payload), headers, entry, total=total)
+
+    def _put(
+        self,
+        message: Message,
+        headers: Mapping[bytes, bytes],
+        entry: Append,
+        *,
+        reply: bytes = b"",
+        ack: bytes | None = None,
+        total: Total | None = None,
+    ) -> None:
+        """Add a message as it is stored, if there is room for it."""
+        config, subject = self._config, message[0]
         is_dropped = self._interest.drops(subject)
+        rollup = headers.get(header.ROLLUP, b"").lower() if config.allow_rollup_hdrs else b""
         if config.discard == Discard.NEW and not is_dropped:
-            self._check_limits(message, headers, entry)
-        self._in_flight.add(entry, message, is_dropped=is_dropped, msg_id=msg_id)
+            self._check_limits(message, entry, rolls_up=bool(rollup))
+        msg_id = headers.get(header.MSG_ID)
+        self._in_flight.add(entry, message, reply=reply, ack=ack, is_dropped=is_dropped, msg_id=msg_id)
         if total is not None:
             self._totals.learn(subject, entry.next_seq - 1, total)
+        if rollup == header.ROLLUP_ALL:
+            self._in_flight.roll_up(entry.next_seq - 1)
 
     # ------------------------------------------------------------------ checks
+
+    def _check_size(self, block: bytes, payload: bytes) -> None:
+        if len(block) + len(payload) > self.size_max:
+            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM())
 
     def _check_allowed(self, headers: Mapping[bytes, bytes]) -> None:
         """Headers that need a feature of the stream, or are not for clients."""
@@ -166,11 +184,8 @@ class Judge:
         if expected_stream and to_text(expected_stream) != config.name:
             raise Refused(errors.STREAM_NOT_MATCH())
         ttl = headers.get(TTL_HEADER)
-        if ttl:
-            if parse_ttl(ttl) is None:
-                raise Refused(errors.MESSAGE_TTL_INVALID())
-            if not config.allow_msg_ttl:
-                raise Refused(errors.MESSAGE_TTL_DISABLED())
+        if ttl and not config.allow_msg_ttl and parse_ttl(ttl) is not None:
+            raise Refused(errors.MESSAGE_TTL_DISABLED())
         if headers.get(header.STREAM_SOURCE):
             raise Refused(errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED())
 
@@ -196,8 +211,8 @@ class Judge:
                 # Only its first message can know what came before the batch.
                 raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT())
 
-    def _check_schedule(self, subject: bytes, headers: Mapping[bytes, bytes], block: bytes, entry: Append) -> bytes:
-        """The block of a schedule, which rolls up its subject; other blocks unchanged."""
+    def _is_schedule(self, subject: bytes, headers: Mapping[bytes, bytes], entry: Append) -> bool:
+        """Whether it is a schedule, which rolls up its subject, and a valid one."""
         is_allowed = self._config.allow_msg_schedules
         is_schedule = bool(headers.get(schedules.SCHEDULE))
         if is_schedule and not is_allowed:
@@ -218,7 +233,7 @@ class Judge:
             error = schedules.check(subject, headers, self._config.allow_msg_ttl, self._captures)
         if error is not None:
             raise Refused(error)
-        return set_header(block, header.ROLLUP, header.ROLLUP_SUBJECT) if is_schedule else block
+        return is_schedule
 
     def _is_cancellable(self, subject: bytes, entry: Append) -> bool:
         """Whether the last message of a subject is a schedule, or there is none: who cancels may not delete others."""
@@ -277,11 +292,10 @@ class Judge:
             if value == header.ROLLUP_SUBJECT and entry.last_seq_of(subject) >= batch_first_seq:
                 raise Refused(errors.STREAM_ROLLUP_FAILED(err="batch rollup sub invalid"))
 
-    def _check_limits(self, message: Message, headers: Mapping[bytes, bytes], entry: Append) -> None:
+    def _check_limits(self, message: Message, entry: Append, *, rolls_up: bool) -> None:
         """Discard policy "new": refuse what would exceed a limit when it applies; keep account of what does not."""
         config, store, in_flight, subject = self._config, self._machine.store, self._in_flight, message[0]
         replaces, replaced_bytes = False, 0
-        rolls_up = bool(headers.get(header.ROLLUP))
         if config.max_msgs_per_subject > 0 or rolls_up:
             ahead = in_flight.count_of(subject, entry)
             count = store.count_of(subject) + ahead

@@ -45,8 +45,6 @@ from tnats.records import define
 from tnats.subjects.draw import Draw
 from tnats.subjects.tokens import to_bytes, to_text
 
-NO_BLOCK: Mapping[bytes, bytes] = {}
-
 
 @define
 class Admission:
@@ -80,7 +78,7 @@ class StreamLeader:
         self._judge = Judge(machine, interest, self._in_flight, self._totals, self._acks, draw)
         self._batches = AtomicBatches(budget)
         self._fast = FastBatches(machine.config.name, budget)
-        self._timed = Timed(machine, interest, self._in_flight)
+        self._timed = Timed(machine, interest, self._in_flight, self._judge.stored_subject)
         self._is_plain = False
         self.reconfigure()
 
@@ -126,6 +124,10 @@ class StreamLeader:
         self._totals.trim()
         return self._finish(entry, admission)
 
+    def stored_subject(self, subject: bytes) -> bytes:
+        """What a message that comes on a subject is stored under, by the stream's own transform."""
+        return self._judge.stored_subject(subject)
+
     def admit_sourced(self, messages: list[Message], now_ns: int) -> tuple[Admission, int]:
         """Store messages of other streams, which have judged them; how many were taken.
 
@@ -157,7 +159,7 @@ class StreamLeader:
         return admission
 
     def _admit_one(self, message: Message, reply: bytes, entry: Append, admission: Admission) -> None:
-        headers = header.nats_headers(message[1]) if message[1] else NO_BLOCK
+        headers = header.nats_headers(message[1])
         if reply.endswith(SUFFIX):
             self._admit_fast(message, reply, headers, entry)
         elif headers.get(header.BATCH_ID):

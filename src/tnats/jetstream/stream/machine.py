@@ -31,6 +31,7 @@ from tnats.jetstream.stream.headers import (
     ROLLUP,
     ROLLUP_ALL,
     STREAM_SOURCE,
+    Place,
     nats_headers,
     parse_place,
     source_alone,
@@ -73,8 +74,8 @@ class StreamMachine:
         self.duplicates = DuplicateWindow(config.duplicate_window_ns)
         self.deadlines = Deadlines()
         self.schedules = Schedules()
-        self.sourced: dict[bytes, int] = {}
-        """The last sequence taken from each origin, by `headers.parse_place`: its message may be gone by now."""
+        self.sourced: dict[bytes, Place] = {}
+        """The place up to which each origin is taken, by `headers.parse_place`: its message may be gone by now."""
         self.was_purged = False
         """Somebody purged it: reported as first sequence 1 rather than 0 of a stream that never held a message."""
         self._has_limits = False
@@ -195,12 +196,13 @@ class StreamMachine:
         return headers
 
     def _note_source(self, value: bytes) -> None:
-        place = parse_place(value)
-        if place is not None:
-            self.sourced[place[0]] = place[1]
+        parsed = parse_place(value)
+        if parsed is not None:
+            followed, place = parsed
+            self.sourced[followed] = place
 
     def _rollup(self, seq: int, subject: bytes, value: bytes, applied: Applied) -> None:
-        if not value:
+        if not value or not self.config.allow_rollup_hdrs:
             return
         if value.lower() == ROLLUP_ALL:
             applied.purged.append(TAIL)
@@ -281,10 +283,11 @@ class StreamMachine:
     def expired(self, now_ns: int) -> tuple[list[int], list[int]]:
         """(messages to remove, messages to give way to a delete marker), both bounded: their TTL or age is over.
 
-        A marker is left where nothing else is: by the last message of its subject, which goes after all others.
+        A marker is left where nothing else is: by the last message of its subject, which goes after all others. A
+        sealed stream takes in none.
         """
         overdue = self._overdue(now_ns)
-        if not self.config.subject_delete_marker_ttl_ns:
+        if not self.config.subject_delete_marker_ttl_ns or self.config.sealed:
             return overdue, []
         store = self.store
         subjects = [store.subject_of(seq) or b"" for seq in overdue]

@@ -40,10 +40,15 @@ class AccountLimits:
 
 @frozen
 class Quotas:
-    """The limits of one account: flat, or one set per tier."""
+    """The limits of one account: flat, or one set per tier; with neither, JetStream is not enabled for it."""
 
     flat: AccountLimits | None = None
     tiers: Mapping[str, AccountLimits] = attrs.field(factory=dict)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the account may use JetStream."""
+        return self.flat is not None or bool(self.tiers)
 
     @property
     def is_limited(self) -> bool:
@@ -87,9 +92,10 @@ def check(config: StreamConfig, quotas: Quotas, others: list[StreamConfig]) -> A
     if 0 < stream_bytes_max < config.max_bytes:
         return errors.STREAM_MAX_STREAM_BYTES_EXCEEDED()
     bytes_max = limits.bytes_max(config.storage)
-    reserved = sum(reserved_bytes(other, is_tiered) for other in others if other.storage == config.storage)
-    if bytes_max >= 0 and reserved + reserved_bytes(config, is_tiered) > bytes_max:
-        return bytes_exceeded(config.storage)
+    if bytes_max >= 0:
+        reserved = sum(reserved_bytes(other, is_tiered) for other in others if other.storage == config.storage)
+        if reserved + reserved_bytes(config, is_tiered) > bytes_max:
+            return bytes_exceeded(config.storage)
     return None
 
 

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import trio
 
-from tnats.jetstream.api.times import format_time
 from tnats.jetstream.consumer.acks import place_at
 from tnats.jetstream.ports import Client
 from tnats.jetstream.stream.config import StreamSource
+from tnats.jetstream.stream.headers import STREAM_IDENTITY
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.sourcing import RETRY_NS, Intake
-from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
+from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX, STREAM_SEQUENCE_MAX
+from tnats.notation import format_time
 from tnats.records import frozen
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import StorageError
@@ -79,7 +80,8 @@ class RemoteIntake(Intake):
         self._waiting: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
         """Subject, reply, header block, payload."""
         self._waiting_bytes = 0
-        self._answer: bytes | None = None
+        self._answer: tuple[bytes, bytes] | None = None
+        """Header block and payload of what the origin's API has said."""
         self._heard = trio.Event()
         self._client: Client
 
@@ -96,11 +98,12 @@ class RemoteIntake(Intake):
         try:
             while True:
                 try:
-                    await self._session()
+                    if not self._is_early():
+                        await self._session()
                 except _Ended as end:
                     self._error = end.error
                 except (StorageError, DiskError) as failure:
-                    stream.host.log.warn(f"JetStream stream '{stream.name}' cannot source: {failure}")
+                    stream.host.log.warn(f"{stream.record.label} cannot source: {failure}")
                 await clock.sleep_ns(RETRY_NS)
         finally:
             self._client.close()
@@ -117,10 +120,13 @@ class RemoteIntake(Intake):
         self._answer = None
         subscriptions = [self._client.subscribe(to_bytes(subject)) for subject in (deliver, inbox)]
         try:
-            body = {"stream_name": self.source.name, "config": self._consumer_config(mark, deliver)}
+            body = orjson.dumps({"stream_name": self.source.name, "config": self._consumer_config(mark, deliver)})
             subject = f"{external.api}.CONSUMER.CREATE.{self.source.name}"
-            self._client.publish(to_bytes(subject), orjson.dumps(body), reply=to_bytes(inbox))
+            self._client.publish(to_bytes(subject), body, reply=to_bytes(inbox))
+            begun_behind = self._last_taken()
             await self._wait_answer()
+            if self._last_taken() != begun_behind:
+                raise _Ended  # it is another stream of that name
             while True:
                 await self._store_some()
         finally:
@@ -157,8 +163,9 @@ class RemoteIntake(Intake):
 
     async def _wait_answer(self) -> None:
         await self._wait(lambda: self._answer is not None, ANSWER_NS_MAX)
+        block, payload = self._answer or (b"", b"")
         try:
-            answer = orjson.loads(self._answer or b"")
+            answer = orjson.loads(payload)
             error = answer.get("error")
             self._lag = int(answer.get("num_pending", 0))
         except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
@@ -166,6 +173,7 @@ class RemoteIntake(Intake):
         if error is not None:
             raise _Ended(error)
         self._error = None
+        self._identity = get_header(block, STREAM_IDENTITY) or b""
         self._last_active_ns = self._stream.host.mono_ns()
 
     # ------------------------------------------------------------------ what comes
@@ -175,7 +183,7 @@ class RemoteIntake(Intake):
             size = message.header_size
             block, payload = bytes(message.data[:size]), bytes(message.data[size:])
             if message.subject.startswith(b"_INBOX."):
-                self._answer = payload
+                self._answer = (block, payload)
                 continue
             self._waiting_bytes += len(block) + len(payload)
             self._waiting.append((message.subject, message.reply, block, payload))
@@ -235,7 +243,8 @@ def _parse_reply(reply: bytes) -> _Place | None:
     at = place_at(tokens)
     if at is None:
         return None
-    numbers = tokens[at + 3 : at + 7]
-    if not all(number.isdigit() for number in numbers):
+    digits = tokens[at + 3 : at + 7]
+    if not all(each.isdigit() for each in digits):
         return None
-    return _Place(*(int(number) for number in numbers))
+    numbers = [int(each) for each in digits]
+    return _Place(*numbers) if max(numbers) <= STREAM_SEQUENCE_MAX else None

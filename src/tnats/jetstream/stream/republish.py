@@ -6,11 +6,11 @@ has been republished, and after REPUBLISHINGS_MAX times it is not any more.
 
 from __future__ import annotations
 
-from tnats.jetstream.api.times import format_time
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.entries import Message
 from tnats.jetstream.stream.headers import parse_seq
 from tnats.limits import REPUBLISHINGS_MAX
+from tnats.notation import format_time
 from tnats.subjects.draw import Draw
 from tnats.subjects.transforms import Transform
 from tnats.wire.headers import get_header, set_header

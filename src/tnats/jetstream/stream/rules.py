@@ -14,17 +14,13 @@ import attrs
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.levels import with_required_level
-from tnats.jetstream.api.subjects import NAME_FORBIDDEN, is_text
-from tnats.jetstream.api.times import format_duration
+from tnats.jetstream.api.subjects import is_valid_name
 from tnats.jetstream.stream import sourcing_rules
 from tnats.jetstream.stream.config import (
-    DESCRIPTION_BYTES_MAX,
     DUPLICATE_WINDOW_NS,
     DUPLICATE_WINDOW_NS_MIN,
     MARKER_TTL_NS_MIN,
     MAX_AGE_NS_MIN,
-    METADATA_BYTES_MAX,
-    NAME_BYTES_MAX,
     REPLICAS_MAX,
     Discard,
     PersistMode,
@@ -32,6 +28,13 @@ from tnats.jetstream.stream.config import (
     Storage,
     StreamConfig,
 )
+from tnats.limits import (
+    ASSET_DESCRIPTION_BYTES_MAX,
+    ASSET_METADATA_BYTES_MAX,
+    ASSET_NAME_BYTES_MAX,
+    STREAM_SEQUENCE_MAX,
+)
+from tnats.notation import format_duration
 from tnats.records import define, frozen
 from tnats.subjects.subject_set import SubjectSet
 from tnats.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
@@ -80,11 +83,6 @@ NAME_MISSING = invalid("stream name is required and can not contain '.', '*', '>
 """What an update without a valid name is told."""
 
 
-def is_valid_name(name: str) -> bool:
-    """Whether `name` may name a stream: one subject token without white space, which is text."""
-    return bool(name) and not NAME_FORBIDDEN.intersection(name) and is_text(name)
-
-
 def check(config: StreamConfig, around: Surroundings, *, pedantic: bool = False) -> StreamConfig | ApiError:
     """The configuration with its defaults filled in, ready to be stored; or why it is refused.
 
@@ -99,9 +97,11 @@ def check(config: StreamConfig, around: Surroundings, *, pedantic: bool = False)
     return work.config
 
 
-def check_create(config: StreamConfig, around: Surroundings, *, pedantic: bool = False) -> StreamConfig | ApiError:
-    """Like `check`, for a stream that does not exist yet."""
-    if config.sealed:
+def check_create(
+    config: StreamConfig, around: Surroundings, *, pedantic: bool = False, is_restored: bool = False
+) -> StreamConfig | ApiError:
+    """Like `check`, for a stream that does not exist yet; one that comes back from a backup may be sealed."""
+    if config.sealed and not is_restored:
         return invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
@@ -115,13 +115,13 @@ def _check_name(work: _Check) -> ApiError | None:
         return errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     if not is_valid_name(config.name):
         return NAME_MISSING
-    if len(config.name.encode()) > NAME_BYTES_MAX:
-        return invalid(f"stream name is too long, maximum allowed is {NAME_BYTES_MAX}")
-    if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
-        return invalid(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
+    if len(config.name.encode()) > ASSET_NAME_BYTES_MAX:
+        return invalid(f"stream name is too long, maximum allowed is {ASSET_NAME_BYTES_MAX}")
+    if len(config.description.encode()) > ASSET_DESCRIPTION_BYTES_MAX:
+        return invalid(f"stream description is too long, maximum allowed is {ASSET_DESCRIPTION_BYTES_MAX}")
     size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
-    if size > METADATA_BYTES_MAX:
-        return invalid(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
+    if size > ASSET_METADATA_BYTES_MAX:
+        return invalid(f"stream metadata exceeds maximum size of {ASSET_METADATA_BYTES_MAX} bytes")
     return None
 
 
@@ -155,6 +155,8 @@ def _check_limits(work: _Check) -> ApiError | None:
         return invalid("max age can not be negative")
     if 0 < config.max_age_ns < MAX_AGE_NS_MIN:
         return invalid("max age needs to be >= 100ms")
+    if config.first_seq > STREAM_SEQUENCE_MAX:
+        return invalid(f"first sequence is too high, maximum allowed is {STREAM_SEQUENCE_MAX}")
     return None
 
 
@@ -214,7 +216,7 @@ def _check_markers(work: _Check) -> ApiError | None:
 
 def _force_rollup(work: _Check, complaint: str) -> ApiError | None:
     config = work.config
-    if config.allow_rollup_hdrs:
+    if config.allow_rollup_hdrs or config.sealed:
         return None
     if work.is_pedantic:
         return invalid(complaint)
@@ -229,7 +231,7 @@ def _check_counter(work: _Check) -> ApiError | None:
         return None
     if config.mirror is not None:
         return errors.MIRROR_WITH_COUNTERS()
-    if config.discard == Discard.NEW:
+    if config.discard == Discard.NEW and not config.sealed:
         return invalid("counter stream cannot use discard new")
     if config.allow_msg_ttl:
         return invalid("counter stream cannot use message TTLs")
@@ -248,7 +250,7 @@ def _check_schedules(work: _Check) -> ApiError | None:
         return errors.MIRROR_WITH_MSG_SCHEDULES()
     if config.sources:
         return errors.SOURCE_WITH_MSG_SCHEDULES()
-    if config.discard == Discard.NEW:
+    if config.discard == Discard.NEW and not config.sealed:
         return invalid("message scheduling cannot use discard new")
     return _force_rollup(work, "message scheduling cannot be set if roll-ups are disabled")
 
@@ -309,19 +311,11 @@ def _check_subjects(work: _Check) -> ApiError | None:
 
 def _check_transform(work: _Check) -> ApiError | None:
     transform = work.config.subject_transform
-    if transform is None or not (transform.src or transform.dest):
+    if transform is None:
         return None
-    if transform.src and not is_valid_subject(transform.src):
-        return errors.STREAM_TRANSFORM_INVALID_SOURCE(err=f"invalid subject {transform.src}")
-    if not transform.dest:
-        return None
-    if sourcing_rules.WHITE_SPACE.intersection(transform.dest):
-        return errors.STREAM_TRANSFORM_INVALID_DESTINATION(err="invalid mapping destination: invalid transform")
-    try:
-        Transform(transform.src or ">", transform.dest)
-    except TransformError as error:
-        return errors.STREAM_TRANSFORM_INVALID_DESTINATION(err=error)
-    return None
+    return sourcing_rules.check_transform(
+        transform, errors.STREAM_TRANSFORM_INVALID_SOURCE, errors.STREAM_TRANSFORM_INVALID_DESTINATION
+    )
 
 
 def _check_republish(work: _Check) -> ApiError | None:
@@ -382,11 +376,8 @@ def check_update(
     """The configuration that an update leads to, or why it is refused. `around.overlaps` leaves this stream out."""
     if wanted.name != old.name:
         return errors.STREAM_MISMATCH()
-    sealing = wanted.sealed and not old.sealed
-    if sealing:
-        wanted = attrs.evolve(
-            wanted, max_age_ns=0, discard=Discard.NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False
-        )
+    if wanted.sealed and not old.sealed:
+        wanted = attrs.evolve(wanted, discard=Discard.NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
     if 0 < wanted.max_age_ns < wanted.duplicate_window_ns == old.duplicate_window_ns:
         # Lowering the age alone takes the window along.
         wanted = attrs.evolve(wanted, duplicate_window_ns=wanted.max_age_ns)
@@ -395,6 +386,8 @@ def check_update(
     checked = check(wanted, around, pedantic=pedantic)
     if isinstance(checked, ApiError):
         return checked
+    if checked.sealed:
+        checked.max_age_ns = 0
     for rule in UPDATE_RULES.values():
         error = rule(old, checked)
         if error is not None:

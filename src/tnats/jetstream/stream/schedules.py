@@ -8,17 +8,18 @@ client publishes, `Schedules` is the table of those in the stream, keyed by the 
 from __future__ import annotations
 
 import datetime
-import heapq
 from collections.abc import Callable, Mapping
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError
-from tnats.jetstream.api.times import format_time, parse_duration, parse_time
+from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream.cron import Cron, find_zone
 from tnats.jetstream.stream.ttl import TTL_HEADER, parse_ttl
 from tnats.limits import SECOND_NS
+from tnats.moments import Moments
+from tnats.notation import format_time, parse_duration, parse_time
 from tnats.records import define, frozen
-from tnats.subjects.tokens import is_valid_literal, is_valid_subject, subjects_overlap, to_text
+from tnats.subjects.tokens import is_publishable, subjects_overlap, to_text
 from tnats.wire.headers import remove_headers_with_prefix, set_header
 
 SCHEDULE = b"Nats-Schedule"
@@ -99,7 +100,8 @@ def check(
             return errors.MESSAGE_TTL_DISABLED()
         if parse_ttl(ttl) is None:
             return errors.MESSAGE_SCHEDULES_TTL_INVALID()
-    if (headers.get(ROLLUP) or b"sub") != b"sub" or (headers.get(b"Nats-Rollup") or b"sub").lower() != b"sub":
+    rollups = headers.get(ROLLUP), headers.get(header.ROLLUP, b"").lower()
+    if any(rollup and rollup != header.ROLLUP_SUBJECT for rollup in rollups):
         return errors.MESSAGE_SCHEDULES_ROLLUP_INVALID()
     target = headers.get(TARGET, b"")
     if not _is_usable(target, is_captured) or subjects_overlap(target, subject):
@@ -111,17 +113,13 @@ def check(
 
 
 def _is_usable(subject: bytes, is_captured: Callable[[bytes], bool]) -> bool:
-    return _is_publishable(subject) and is_captured(subject)
-
-
-def _is_publishable(subject: bytes) -> bool:
-    return is_valid_literal(subject) and is_valid_subject(subject)
+    return is_publishable(subject) and is_captured(subject)
 
 
 def check_scheduler(subject: bytes, headers: Mapping[bytes, bytes]) -> ApiError | None:
     """Why a client may not send these scheduler headers, or None. Only "purge", which cancels, is a client's."""
     scheduler = headers.get(SCHEDULER, b"")
-    if headers.get(NEXT) != PURGE or not _is_publishable(scheduler) or scheduler == subject:
+    if headers.get(NEXT) != PURGE or not is_publishable(scheduler) or scheduler == subject:
         return errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID()
     return None
 
@@ -148,7 +146,7 @@ class Schedules:
 
     def __init__(self) -> None:
         self._by_subject: dict[bytes, _Schedule] = {}
-        self._heap: list[tuple[int, bytes]] = []
+        self._moments: Moments[bytes] = Moments()
 
     def __len__(self) -> int:
         return len(self._by_subject)
@@ -160,10 +158,14 @@ class Schedules:
             return
         next_ns = pattern.next_ns(ts_ns, ts_ns)
         if next_ns is None:
-            self._by_subject.pop(subject, None)
+            self._remove(subject)
             return
         self._by_subject[subject] = _Schedule(seq, next_ns, pattern, headers.get(SOURCE, b""))
-        heapq.heappush(self._heap, (next_ns, subject))
+        self._moments.set(subject, next_ns)
+
+    def _remove(self, subject: bytes) -> None:
+        self._by_subject.pop(subject, None)
+        self._moments.forget(subject)
 
     def seq_of(self, subject: bytes) -> int:
         """The sequence of the schedule on a subject, 0 if there is none."""
@@ -175,29 +177,22 @@ class Schedules:
         schedule = self._by_subject.get(subject)
         if schedule is not None:
             schedule.next_ns = next_ns
-            heapq.heappush(self._heap, (next_ns, subject))
+            self._moments.set(subject, next_ns)
 
     def forget(self, subject: bytes, seq: int) -> None:
         """A message was removed; if it was the schedule of its subject, that ends."""
         schedule = self._by_subject.get(subject)
         if schedule is not None and schedule.seq == seq:
-            del self._by_subject[subject]
+            self._remove(subject)
 
     def forget_below(self, seq: int) -> None:
         """Every message below `seq` was removed."""
         for subject in [subject for subject, schedule in self._by_subject.items() if schedule.seq < seq]:
-            del self._by_subject[subject]
+            self._remove(subject)
 
     def next_deadline_ns(self) -> int | None:
         """The earliest firing."""
-        heap = self._heap
-        while heap:
-            next_ns, subject = heap[0]
-            schedule = self._by_subject.get(subject)
-            if schedule is not None and schedule.next_ns == next_ns:
-                return next_ns
-            heapq.heappop(heap)
-        return None
+        return self._moments.next_ns()
 
     def due(self, now_ns: int) -> list[Due]:
         """The schedules whose time has come, earliest first; each stays due until its firing is stored."""
@@ -240,7 +235,7 @@ def fired_message(
         block = set_header(block, TTL_HEADER, ttl)
     rollup = schedule_headers.get(ROLLUP)
     if rollup:
-        block = set_header(block, b"Nats-Rollup", rollup)
+        block = set_header(block, header.ROLLUP, rollup)
     return schedule_headers[TARGET], block, payload
 
 

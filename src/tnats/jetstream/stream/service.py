@@ -10,6 +10,10 @@ journal: its entries are applied at once. What is applied is brought to its file
 *Order.* Entries commit in the order of proposal, so `_pending` is a queue. If the journal refuses entries, they and all
 behind them fail together, and the leader starts over from what is applied.
 
+*The end.* The parts of a stream that do its work (`ingest`, `backlog`, `intakes`) are handed the stream for each call,
+and do not keep it. So a removed stream is gone at once, with its index and what it had in memory: the garbage collector
+might come hours later.
+
 *Errors.* No space: publishers are told so for a moment, then it is tried again. Any other failed write freezes the
 store; publishers are told, reads go on, the health check fails.
 """
@@ -23,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from tnats.ids import name_hash
 from tnats.jetstream.api import errors
 from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import StreamRecord, encode_config
@@ -111,7 +116,6 @@ class StreamService:
         self.trouble: StorageError | None = None
         self.lost: list[tuple[int, int]] = []
         """Ranges (first, last) of sequences whose messages could not be recovered."""
-        self.wake_ns: int | None = None
         self.applied_index = group.last if group is not None else 0
         self._group = group
         self._journal = host.store.journal
@@ -127,14 +131,19 @@ class StreamService:
         self._keeps_time = True
         """Something in it can fall due."""
         self.ingest = Ingest(self)
-        self.backlog = Backlog(self)
-        self.intakes = Intakes(self)
+        self.backlog = Backlog(store.log)
+        self.intakes = Intakes()
         self._advanced: trio.Event | None = None
         self._checkpointing = trio.Lock()
 
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def identity(self) -> bytes:
+        """What tells it from other streams that have had its name."""
+        return name_hash(f"{self.name} {self.record.created_ns}").encode()
 
     @property
     def consumer_count(self) -> int:
@@ -153,13 +162,13 @@ class StreamService:
         """Take in what is published from now on."""
         self.ingest.is_open = True
         self._follow_config()
-        self.intakes.follow(self.config)
+        self.intakes.follow(self)
         self._set_timer()
 
     def stop(self) -> None:
         """Take in nothing more."""
         self._keeps_time = False
-        self.ingest.stop()
+        self.ingest.stop(self)
         self.intakes.stop()
         self._has_advanced()  # whoever waits for more must look elsewhere
         self.host.timers.set(self, None)
@@ -179,6 +188,7 @@ class StreamService:
         if not self.ingest.is_open:
             return
         config = self.config
+        self.account.capture(self.name, config.subjects)
         self.ingest.listen(config)
         self._keeps_time = bool(
             config.max_age_ns > 0
@@ -275,6 +285,13 @@ class StreamService:
             self.applied_index += 1
             self._apply(pending.entry, pending.done)
 
+    def fail(self, error: StorageError) -> None:
+        """Take no more writes, for what has become of one is not known."""
+        if self.trouble is None:
+            self.trouble = error
+            if not isinstance(error, LogRemoved):  # which happens to a stream that is being deleted
+                self.host.log.error(f"{self.record.label} takes no more writes: {error}")
+
     def _fail_all(self, error: StorageError) -> None:
         """Nothing pending will be applied. Where it is not known whether it is stored, publishers hear nothing."""
         if not self._pending:
@@ -285,17 +302,13 @@ class StreamService:
         self.pending_bytes = self.pending_msgs = 0
         self._held.clear()
         if isinstance(error, StoreFull):
-            self.ingest.pause()
-            self.host.log.warn(f"JetStream stream '{self.account.name} > {self.name}': {error}")
+            self.ingest.pause(self, error)
             if not error.may_have_written and not self.config.no_ack:
                 refusal = self.leader.refusal(errors.STORAGE_RESOURCES_EXCEEDED())
                 appends = [one.entry for one in given_up if isinstance(one.entry, Append)]
                 self.ingest.client.publish_all([(reply, refusal) for one in appends for reply in one.replies if reply])
-        elif self.trouble is None:
-            self.trouble = error
-            if not isinstance(error, LogRemoved):  # which happens to a stream that is being deleted
-                text = f"JetStream stream '{self.account.name} > {self.name}' takes no more writes: {error}"
-                self.host.log.error(text)
+        else:
+            self.fail(error)
         self.account.advise(self.leader.reset())
         self._set_timer()  # what fell due and was given up with the rest is due still
         for pending in given_up:
@@ -331,7 +344,7 @@ class StreamService:
             done(applied, None)
         if self._keeps_time:
             self._set_timer()
-        self.backlog.has_grown()
+        self.backlog.has_grown(self)
 
     def _republish(self, republisher: Republisher, entry: Append, applied: Applied) -> None:
         for offset, message in enumerate(entry.messages):
@@ -344,7 +357,7 @@ class StreamService:
         if republisher.is_circular and not self._is_circular:
             self._is_circular = True
             self.host.log.warn(
-                f"JetStream stream '{self.account.name} > {self.name}' republishes in a circle with other streams: "
+                f"{self.record.label} republishes in a circle with other streams: "
                 f"a message is republished at most {REPUBLISHINGS_MAX} times"
             )
 
@@ -386,11 +399,13 @@ class StreamService:
 
     # ------------------------------------------------------------------ what consumers are done with
 
-    def done_with(self, seqs: list[int], done: Done | None) -> bool:
-        """A consumer is done with these messages. Whether some go, and `done` is called when they are gone."""
+    def done_with(self, seqs: list[int], done: Done | None, *, is_copied: bool = False) -> bool:
+        """A consumer, or, if `is_copied`, another stream, is done with these messages. Whether some go, and `done` is
+        called when they are gone.
+        """
         if self.config.retention == Retention.LIMITS or self.trouble is not None:
             return False
-        gone = self.interest.removable(self.store, seqs)
+        gone = self.interest.removable(self.store, seqs, is_copied=is_copied)
         if gone:
             self.propose(Remove(tuple(gone)), done)
         return bool(gone)
@@ -428,8 +443,7 @@ class StreamService:
         is_writable = self._keeps_time and self.trouble is None
         deadline_ns = self.leader.next_deadline_ns() if is_writable else None
         if deadline_ns is None:
-            if self.wake_ns is not None:
-                self.host.timers.set(self, None)
+            self.host.timers.set(self, None)
             return
         wait_ns = min(max(deadline_ns - self.host.wall_ns(), 0), LOOK_AGAIN_NS)
         self.host.timers.set(self, max(self.host.mono_ns() + wait_ns, self.ingest.paused_until_ns))
@@ -467,11 +481,13 @@ class StreamService:
         """An update that the catalogue already has. Raises StorageError."""
         old = self.config
         self.record.config = config
+        if config.sealed:
+            self.intakes.rest()  # nothing of theirs goes behind the entry
         await self.commit(Configure(encode_config(config)))
         if (config.mirror, config.sources) != (old.mirror, old.sources):
             if config.mirror is None and old.mirror is not None:
                 self.account.advise(self.leader.reset())
-            self.intakes.follow(config)
+            self.intakes.follow(self)
 
     async def checkpoint(self, *, anyway: bool = False) -> None:
         """Let the journal forget, durably, what is applied; `anyway`, even nothing new. Raises StorageError."""
@@ -482,11 +498,8 @@ class StreamService:
             if index <= self._group.floor and not anyway:
                 return
             note = Note(encode_config(self.config), self.store.last_seq, snapshot.save(self.machine))
-            log_note = await self.store.log.checkpoint(self._journal.flush)
+            log_note = await self.store.log.checkpoint(self._group)
             await self._group.set_state_nowait(index, log_note + note.encode()).wait()
-            await self._journal.flush()  # with a sync interval the note is not durable yet
+            await self._group.flush()  # with a sync interval the note is not durable yet
             await self.store.log.release()
-
-    def answer(self, replies: list[Reply]) -> None:
-        """Publish in the stream's name."""
-        self.ingest.client.publish_all(replies)
+            self.store.forget_recent()  # so all streams together keep what a few parts of the journal have

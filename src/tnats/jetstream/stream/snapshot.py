@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 
@@ -31,25 +32,36 @@ def save(machine: StreamMachine) -> bytes:
         "deadlines": [[seq, str(deadline_ns)] for seq, deadline_ns in deadlines],
         "never": never,
         "markers": markers,
-        "sourced": [[_text(origin), seq] for origin, seq in machine.sourced.items()],
+        "sourced": [[_text(origin), seq, _text(identity)] for origin, (seq, identity) in machine.sourced.items()],
         "schedules": [[_text(subject), seq, next_ns] for subject, seq, next_ns in machine.schedules.snapshot()],
     }
     return bytes([FORMAT_VERSION]) + orjson.dumps(state)
 
 
-def load(machine: StreamMachine, data: bytes, read: Callable[[int], tuple[int, Message] | None]) -> int:
+def decode(data: bytes) -> dict[str, Any]:
+    """What `save` gave, to be loaded."""
+    if data[0] != FORMAT_VERSION:
+        raise InvariantBroken(f"stream snapshot of format {data[0]}; this release reads format {FORMAT_VERSION}")
+    state: dict[str, Any] = orjson.loads(data[1:])
+    return state
+
+
+def messages_in(state: dict[str, Any]) -> list[int]:
+    """The sequences of the messages that `load` will read."""
+    return [seq for _, seq, _ in state["schedules"]]
+
+
+def load(machine: StreamMachine, state: dict[str, Any], read: Callable[[int], tuple[int, Message] | None]) -> int:
     """Restore a machine over a store that may hold more. Returns the last sequence that the snapshot knew.
 
     `read` gives time and content of a message that is still there. Messages behind the returned sequence are then
     given to `StreamMachine.observe`.
     """
-    if data[0] != FORMAT_VERSION:
-        raise InvariantBroken(f"stream snapshot of format {data[0]}; this release reads format {FORMAT_VERSION}")
-    state = orjson.loads(data[1:])
     machine.was_purged = state.get("was_purged", False)
     for msg_id, seq, ts_ns in state["ids"]:
         machine.duplicates.add(_bytes(msg_id), seq, ts_ns)
-    machine.sourced = {_bytes(origin): seq for origin, seq in state.get("sourced", [])}
+    for origin, seq, *identity in state.get("sourced", []):
+        machine.sourced[_bytes(origin)] = (seq, _bytes(*identity))
     last_id, last_id_seq = state["last_id"]
     machine.duplicates.last = (_bytes(last_id), last_id_seq)
     held = machine.store.subject_of
@@ -72,5 +84,5 @@ def _text(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _bytes(text: str) -> bytes:
+def _bytes(text: str = "") -> bytes:
     return base64.b64decode(text)

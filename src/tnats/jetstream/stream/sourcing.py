@@ -23,11 +23,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tnats.ids import name_hash
+from tnats.jetstream.api import errors
 from tnats.jetstream.api.messages import StreamSourceInfo
 from tnats.jetstream.store import content
 from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.entries import Append, Message, Skip
-from tnats.jetstream.stream.headers import ROLLUP, SOURCE_START, STREAM_SOURCE
+from tnats.jetstream.stream.headers import SOURCE_START, STREAM_SOURCE
 from tnats.jetstream.stream.machine import Applied
 from tnats.limits import SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX
 from tnats.runtime.api import DiskError
@@ -71,19 +72,25 @@ class Intake(ABC):
         self.filters = tuple(to_bytes(src or ">") for src, _ in rules)
         """The patterns of what is taken."""
         self._transforms = [Transform(src or ">", dest) for src, dest in rules if dest]
-        filters = b",".join(self.filters)
-        targets = b",".join(to_bytes(dest or ">") for _, dest in rules)
+        filters = b"\f".join(self.filters)
+        targets = b"\f".join(to_bytes(dest or ">") for _, dest in rules)
         self._name = to_bytes(source.name)
         if source.external is not None and source.external.api:
             self._name += b":" + name_hash(source.external.api).encode()
         self._label = b"%b %b" % (filters, targets)
         self._place = b"%b %b" % (self._name, self._label)
         self._identity = b""
-        """Which of the streams that have had this name it is: the last word of the header."""
+        """Which of the streams that have had this name the origin is, empty as long as that is not known."""
 
     @abstractmethod
     async def run(self) -> None:
         """Until cancelled."""
+
+    def join(self) -> None:  # noqa: B027
+        """An origin of this server keeps for it what it has not taken, from now on."""
+
+    def leave(self) -> None:  # noqa: B027
+        """An origin of this server need keep nothing for it any more."""
 
     @abstractmethod
     def lag(self) -> int:
@@ -94,7 +101,7 @@ class Intake(ABC):
     async def _put(self, stored: list[Stored]) -> None:
         """Store messages of the origin. Raises StorageError, DiskError."""
         self._last_active_ns = self._stream.host.mono_ns()
-        await self._stream.backlog.wait_short()
+        await self._stream.backlog.wait_short(self._stream)
         await (self._mirror(stored) if self._is_mirror else self._take_in(stored))
 
     async def _mirror(self, stored: list[Stored]) -> None:
@@ -131,7 +138,9 @@ class Intake(ABC):
 
     async def _take_in(self, stored: list[Stored]) -> None:
         """Store messages behind what the stream has, each with a word on where it comes from."""
-        place = b" ".join((quoted(self._name), b"%d", quoted(self._label), b"%b")) + self._identity
+        place = b" ".join((quoted(self._name), b"%d", quoted(self._label), b"%b"))
+        if self._identity:
+            place += b" " + self._identity
         block = SOURCE_START + place + b"\r\n\r\n"
         messages = []
         for one in stored:
@@ -139,8 +148,6 @@ class Intake(ABC):
             seq, origin_subject = one[0], one[2]
             if headers:
                 headers = remove_headers_with_prefix(headers, STREAM_SOURCE + b":")
-                if not self._stream.config.allow_rollup_hdrs:
-                    headers = remove_headers_with_prefix(headers, ROLLUP + b":")
             if headers:
                 headers = set_header(headers, STREAM_SOURCE, place % (seq, origin_subject))
             else:
@@ -173,21 +180,33 @@ class Intake(ABC):
                 stream.leader.learn_total(seq, content(found))
 
     def _changed(self, stored: Stored) -> Message:
+        """As it is stored: the source's transforms first, then, as with what is published, the stream's."""
         _, _, subject, headers, payload = stored
         if headers:
             for prefix in NOT_TAKEN:
                 headers = remove_headers_with_prefix(headers, prefix)
         for transform in self._transforms:
             if transform.matches(subject):
-                return transform.apply(subject, self._stream.host.draw), headers, payload
-        return subject, headers, payload
+                subject = transform.apply(subject, self._stream.host.draw)
+                break
+        return self._stream.leader.stored_subject(subject), headers, payload
 
     # ------------------------------------------------------------------ places
 
     def _last_taken(self) -> int:
-        """The origin's sequence up to which everything is taken; 0: nothing yet."""
-        stream = self._stream
-        return stream.store.last_seq if self._is_mirror else stream.machine.sourced.get(self._place, 0)
+        """The origin's sequence up to which everything is taken; 0: nothing yet, or of another stream of that name.
+
+        A mirror, whose sequences are its origin's, goes on behind them.
+        """
+        if self._is_mirror:
+            return self._stream.store.last_seq
+        seq, identity = self._stream.machine.sourced.get(self._place, (0, b""))
+        return seq if not identity or self._identity in (b"", identity) else 0
+
+    def _is_early(self) -> bool:
+        """Whether its start lies ahead: what comes until then is not wanted."""
+        start_ns = self.source.opt_start_time_ns
+        return start_ns is not None and start_ns > self._stream.host.wall_ns() and not self._last_taken()
 
     def info(self) -> StreamSourceInfo:
         """How far it has come."""
@@ -198,7 +217,7 @@ class Intake(ABC):
             name=self.source.name,
             external=self.source.external,
             lag=self.lag(),
-            seq=0 if self._is_mirror else max(self.next_seq - 1, 0),
+            seq=0 if self._is_mirror else self._last_taken(),
             active_ns=active_ns,
             error=self._error,
             filter_subject=self.source.filter_subject,
@@ -214,7 +233,12 @@ class LocalIntake(Intake):
         self._origin: StreamService | None = None
 
     def lag(self) -> int:
-        return max(self._origin.store.last_seq + 1 - self.next_seq, 0) if self._origin is not None else 0
+        origin = self._named()
+        return max(origin.store.last_seq + 1 - self.next_seq, 0) if origin is not None and self.next_seq else 0
+
+    def _named(self) -> StreamService | None:
+        """The stream that has the origin's name now."""
+        return self._stream.account.streams.get(self.source.name)
 
     def _resume_at(self, origin: StreamService) -> int:
         last = self._last_taken()
@@ -240,28 +264,38 @@ class LocalIntake(Intake):
         clock = self._stream.host.runtime.clock
         try:
             while True:
-                origin = self._stream.account.streams.get(self.source.name)
-                if origin is not None and origin is not self._stream:
-                    self._origin = origin
-                    self._identity = b" " + name_hash(f"{origin.name} {origin.record.created_ns}").encode()
+                self.join()
+                self._error = errors.STREAM_NOT_FOUND().to_json() if self._named() is None else None
+                origin = self._origin
+                if origin is not None:
+                    if self._identity != origin.identity:
+                        self._identity, self.next_seq = origin.identity, 0
                     self.next_seq = self.next_seq or self._resume_at(origin)
-                    origin.interest.put(self._key, self)
                     try:
                         await self._follow(origin)
                     except (StorageError, DiskError) as failure:
-                        self._stream.host.log.warn(f"JetStream stream '{self._stream.name}' cannot source: {failure}")
-                    self._leave()
+                        self._stream.host.log.warn(f"{self._stream.record.label} cannot source: {failure}")
+                    else:  # otherwise what it could not store is needed still
+                        self.leave()
                 await clock.sleep_ns(RETRY_NS)
         finally:
-            self._leave()
+            self.leave()
 
-    def _leave(self) -> None:
+    def join(self) -> None:
+        origin = self._named()
+        if origin is None or origin is self._stream or self._is_early():
+            self.leave()
+            return
+        self._origin = origin
+        origin.interest.put(self._key, self)
+
+    def leave(self) -> None:
         if self._origin is not None:
             self._origin.interest.discard(self._key)
             self._origin = None
 
     async def _follow(self, origin: StreamService) -> None:
-        while self._stream.account.streams.get(self.source.name) is origin:
+        while self._named() is origin:
             stored, next_seq = await self._read(origin)
             if next_seq == self.next_seq:
                 await origin.wait_advanced()
@@ -269,7 +303,7 @@ class LocalIntake(Intake):
             if stored:
                 await self._put(stored)
             self.next_seq = next_seq
-            origin.done_with([message[0] for message in stored], None)
+            origin.done_with([message[0] for message in stored], None, is_copied=True)
 
     async def _read(self, origin: StreamService) -> tuple[list[Stored], int]:
         """Wanted messages of the origin, a bounded number, and where to read on. Raises DiskError."""

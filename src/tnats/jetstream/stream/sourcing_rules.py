@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from tnats.jetstream.api import errors
 from tnats.jetstream.api.errors import ApiError, ErrorKind
-from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource
+from tnats.jetstream.api.subjects import is_valid_name
+from tnats.jetstream.stream.config import ExternalStream, StreamConfig, StreamSource, SubjectTransform
 from tnats.records import frozen
 from tnats.subjects.subject_set import SubjectSet
-from tnats.subjects.tokens import is_valid_literal, is_valid_subject
+from tnats.subjects.tokens import has_space, is_publishable, is_valid_literal, is_valid_subject, subjects_overlap
 from tnats.subjects.transforms import Transform, TransformError
 
 API_PREFIX = "$JS.API"
-WHITE_SPACE = frozenset(" \t\r\n\f")
 
 
 @frozen
@@ -104,7 +104,7 @@ def _check_sources(config: StreamConfig, find_stream: FindStream) -> ApiError | 
 
 
 def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role, find_stream: FindStream) -> ApiError | None:
-    has_name = bool(origin.name) and not set(".*> \t\r\n\f").intersection(origin.name)
+    has_name = is_valid_name(origin.name)
     if role is SOURCE and not has_name:
         return role.invalid_name()
     if origin.filter_subject and origin.subject_transforms:
@@ -130,23 +130,28 @@ def _check_origin(config: StreamConfig, origin: StreamSource, role: _Role, find_
 def _check_transforms(origin: StreamSource, role: _Role) -> ApiError | None:
     before = SubjectSet()
     for transform in origin.subject_transforms:
-        if transform.src and not is_valid_subject(transform.src):
-            return role.transform_source(err=f"invalid subject {transform.src}")
-        if transform.dest:
-            if WHITE_SPACE.intersection(transform.dest):
-                return role.transform_destination(err="invalid mapping destination: invalid transform")
-            try:
-                Transform(transform.src, transform.dest)
-            except TransformError as fault:
-                return role.transform_destination(err=fault)
+        error = check_transform(transform, role.transform_source, role.transform_destination)
+        if error is not None:
+            return error
         if any(before.overlapping(transform.src or ">")):
             return role.filters_overlap()
         before.add(transform.src or ">")
     return None
 
 
-def _is_literal(subject: str) -> bool:
-    return is_valid_literal(subject) and not WHITE_SPACE.intersection(subject)
+def check_transform(transform: SubjectTransform, source: ErrorKind, destination: ErrorKind) -> ApiError | None:
+    """Why a transform is refused, as errors of these two kinds, or None."""
+    if transform.src and not is_valid_subject(transform.src):
+        return source(err=f"invalid subject {transform.src}")
+    if not transform.dest:
+        return None
+    if has_space(transform.dest):
+        return destination(err="invalid mapping destination: invalid transform")
+    try:
+        Transform(transform.src, transform.dest)
+    except TransformError as fault:
+        return destination(err=fault)
+    return None
 
 
 def _is_usable_consumer(origin: StreamSource) -> bool:
@@ -163,9 +168,9 @@ def _is_usable_consumer(origin: StreamSource) -> bool:
 def _check_external(external: ExternalStream | None) -> ApiError | None:
     if external is None:
         return None
-    if external.deliver and not _is_literal(external.deliver):
+    if external.deliver and not is_publishable(external.deliver):
         return errors.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=external.deliver)
-    if external.api and not _is_literal(external.api):
+    if external.api and not is_publishable(external.api):
         return errors.STREAM_INVALID_CONFIG(
             err=f'stream external api prefix "{external.api}" must be a valid subject without wildcards'
         )
@@ -175,22 +180,31 @@ def _check_external(external: ExternalStream | None) -> ApiError | None:
 
 
 def _is_cyclic(config: StreamConfig, find_stream: FindStream) -> bool:
-    """Whether following mirrors and sources of this account leads back to the stream itself."""
-    seen: set[str] = set()
+    """Whether what the stream stores may come back to it through mirrors and sources of this account.
+
+    Nothing does where two filters on the way have no subject in common, with no transform between them.
+    """
+    seen: set[tuple[str, str]] = set()
     ahead = _local_origins(config)
     while ahead:
-        name = ahead.pop()
+        place = name, pattern = ahead.pop()
         if name == config.name:
             return True
-        if name in seen:
+        if place in seen:
             continue
-        seen.add(name)
+        seen.add(place)
         origin = find_stream(name)
-        if origin is not None:
-            ahead.extend(_local_origins(origin))
+        for further, wanted in _local_origins(origin) if origin is not None else []:
+            if not wanted or not pattern or subjects_overlap(pattern, wanted):
+                ahead.append((further, wanted and pattern))
     return False
 
 
-def _local_origins(config: StreamConfig) -> list[str]:
-    origins = config.live_sources() if config.mirror is None else [config.mirror]
-    return [origin.name for origin in origins if origin.external is None]
+def _local_origins(config: StreamConfig) -> list[tuple[str, str]]:
+    """Names, and which subjects come from each; empty where they do not stay as they are, or of a mirror."""
+    is_unknown = config.mirror is not None or config.subject_transform is not None
+    return [
+        (origin.name, "" if is_unknown or origin.subject_transforms else origin.filter_subject or ">")
+        for origin in config.origins()
+        if origin.external is None
+    ]

@@ -1,10 +1,12 @@
 """What time does to a stream: messages end, delete markers take their place, schedules fire.
 
 The leader alone looks at the clock, and turns what it sees into entries. One step of each kind is under way at a time:
-what is in flight is not decided again.
+what is in flight is not decided again. A sealed stream takes in nothing: it gets no markers, and its schedules rest.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tnats.jetstream.stream import headers as header
 from tnats.jetstream.stream import schedules
@@ -22,11 +24,21 @@ SCHEDULE_REST_NS = SECOND_NS
 class Timed:
     """See the module's text."""
 
-    def __init__(self, machine: StreamMachine, interest: InterestTable, in_flight: InFlight) -> None:
+    def __init__(
+        self,
+        machine: StreamMachine,
+        interest: InterestTable,
+        in_flight: InFlight,
+        stored_subject: Callable[[bytes], bytes],
+    ) -> None:
+        """`stored_subject`: what a message on a subject is stored under."""
         self._machine = machine
         self._interest = interest
         self._in_flight = in_flight
+        self._stored_subject = stored_subject
         self._expiries_in_flight = 0
+        self._is_overtaken = False
+        """Of what has ended, something in flight takes the place: nothing comes of it until that is stored."""
         self._markers: Append | None = None
         self._firing: dict[bytes, Append] = {}
         """Schedules whose firing is in flight."""
@@ -37,9 +49,9 @@ class Timed:
     def next_deadlines_ns(self) -> list[int | None]:
         """When something is due; None: nothing is, of one kind."""
         deadlines_ns = []
-        if not self._expiries_in_flight:
+        if not self._expiries_in_flight and not self._is_overtaken:
             deadlines_ns.append(self._machine.next_expiry_ns())
-        if not self._firing and not self._handed_out:
+        if not self._firing and not self._handed_out and not self._machine.config.sealed:
             due_ns = self._machine.schedules.next_deadline_ns()
             deadlines_ns.append(due_ns and max(due_ns, self._schedules_from_ns))
         return deadlines_ns
@@ -60,10 +72,13 @@ class Timed:
             if markers.messages:
                 self._markers = markers
             self._expiries_in_flight = (entry is not None) + bool(markers.messages)
+            self._is_overtaken = bool(marked) and not self._expiries_in_flight
         return entry, markers
 
     def due_schedules(self, now_ns: int) -> list[schedules.Due]:
         """The schedules whose time has come, each once: the host owes each a `fire` or a `put_off`."""
+        if self._machine.config.sealed:
+            return []
         due = [
             one
             for one in self._machine.schedules.due(now_ns)
@@ -87,13 +102,15 @@ class Timed:
         if self._machine.schedules.seq_of(due.subject) == due.seq:
             headers = header.nats_headers(schedule[1])
             next_value = self._machine.schedules.next_of(due.subject, now_ns)
-            message = schedules.fired_message(due.subject, headers, content, next_value)
-            self._in_flight.add(entry, message, is_dropped=self._interest.drops(message[0]))
+            target, block, payload = schedules.fired_message(due.subject, headers, content, next_value)
+            subject = self._stored_subject(target)
+            self._in_flight.add(entry, (subject, block, payload), is_dropped=self._interest.drops(subject))
             self._firing[due.subject] = entry
         return entry
 
     def applied(self, entry: Append | Expire) -> None:
         """The machine applied `entry`: what it was for may be decided anew."""
+        self._is_overtaken = False
         if isinstance(entry, Expire):
             self._expiries_in_flight -= 1
         elif entry is self._markers:
@@ -106,6 +123,7 @@ class Timed:
     def reset(self) -> None:
         """Leadership began or ended: nothing is under way."""
         self._expiries_in_flight = 0
+        self._is_overtaken = False
         self._markers = None
         self._firing.clear()
         self._handed_out.clear()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 
-from tnats.jetstream.api.times import DURATION_NS_MAX, format_duration, parse_duration
+from tnats.jetstream.stream.headers import ROLLUP, ROLLUP_SUBJECT
 from tnats.limits import SECOND_NS
+from tnats.notation import DURATION_NS_MAX, format_duration, parse_duration
 from tnats.wire.headers import build_headers, get_header
 
 NEVER = -1
@@ -53,7 +54,7 @@ def marker_headers(ttl_ns: int) -> bytes:
         [
             (MARKER_HEADER, MARKER_REASON_AGE),
             (TTL_HEADER, format_duration(ttl_ns).encode()),
-            (b"Nats-Rollup", b"sub"),
+            (ROLLUP, ROLLUP_SUBJECT),
         ]
     )
 

@@ -114,6 +114,8 @@ class LiveConn:
             raise ConnectionBroken(self._broken or f"{self.peer[0]}:{self.peer[1]}: closed") from None
         finally:
             self._waiters -= 1
+        if self._broken is not None:  # found and closed by a reader since this task was woken
+            raise ConnectionBroken(self._broken)
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise self._fail(OSError(code, os.strerror(code)))

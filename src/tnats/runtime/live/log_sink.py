@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 
 from tnats.runtime.api import DiskError
 
@@ -66,7 +67,8 @@ class FileSink:
     def _rotate(self) -> None:
         now_ns = time.time_ns()
         stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(now_ns // 1_000_000_000))
-        os.rename(self._path, f"{self._path}.{stamp}.{now_ns % 1_000_000_000:09d}")
+        with suppress(FileNotFoundError):  # it was moved before, and no new one could be opened then
+            os.rename(self._path, f"{self._path}.{stamp}.{now_ns % 1_000_000_000:09d}")
         self.reopen()
         if self._backups_max > 0:
             for backup in self._backups()[: -self._backups_max]:

@@ -51,8 +51,7 @@ class LiveNetwork:
                     raise
         if host == "":
             host = "0.0.0.0"
-        candidates = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, name = candidates[0]
+        (family, name), *_ = await addresses_of(host, port, flags=socket.AI_PASSIVE)
         return bound_socket(family, name)
 
     async def connect(self, host: str, port: int, *, timeout_ns: int) -> LiveConn:
@@ -60,10 +59,10 @@ class LiveNetwork:
         last = "no address"
         with trio.CancelScope(deadline=trio.current_time() + timeout_ns / SECOND_NS):
             try:
-                candidates = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                candidates = await addresses_of(host, port)
             except OSError as exc:
                 raise NetworkError(f"{where}: {reason_of(exc)}") from None
-            for family, _, _, _, name in candidates:
+            for family, name in candidates:
                 try:
                     return await connect_socket(family, name)
                 except OSError as exc:
@@ -91,10 +90,10 @@ class LiveNetwork:
 
     async def resolve(self, host: str) -> list[str]:
         try:
-            found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found = await addresses_of(host, None)
         except OSError as exc:
             raise NetworkError(f"cannot resolve {host}: {reason_of(exc)}") from None
-        return list(dict.fromkeys(str(name[0]) for _, _, _, _, name in found))
+        return list(dict.fromkeys(str(name[0]) for _, name in found))
 
     def poller(self) -> LivePoller:
         return LivePoller()
@@ -110,6 +109,15 @@ class LiveNetwork:
                     if not host.startswith(("127.", "fe80:")) and host != "::1":
                         addresses[host] = None
         return list(addresses)
+
+
+async def addresses_of(host: str, port: int | None, *, flags: int = 0) -> list[tuple[int, tuple[object, ...]]]:
+    """The families and socket addresses that `host` stands for. Raises OSError, for what cannot be a name as well."""
+    try:
+        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    except ValueError:  # a NUL, an empty label, one of more than 63 characters: Python's own checks
+        raise OSError(errno.EINVAL, "not a host name") from None
+    return [(family, name) for family, _, _, _, name in found]
 
 
 def bound_socket(family: int, name: tuple[object, ...], *, dual: bool = False) -> socket.socket:

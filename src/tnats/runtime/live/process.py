@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from errno import EILSEQ
+from errno import EILSEQ, EINVAL
 
 import trio
 
@@ -17,6 +18,17 @@ from tnats.runtime.api import DiskError, LogSink
 from tnats.runtime.live.log_sink import FileSink, StderrSink
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def complete_standard_streams() -> None:
+    """Open on the null device what of the three the process was started without.
+
+    A file of the store could get the number otherwise, and be written to as the log.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            lowest = os.open(os.devnull, os.O_RDWR)  # which is the one that is missing
+            setattr(sys, name, os.fdopen(lowest, mode, closefd=False))
 
 
 class LiveSignals:
@@ -74,6 +86,8 @@ class LiveProcess:
             raise DiskError(f"open {path}: {(error.strerror or str(error)).lower()}", error.errno or 0) from None
         except UnicodeDecodeError as error:
             raise DiskError(f"{path}: not UTF-8 at byte {error.start}", EILSEQ) from None
+        except ValueError as error:
+            raise DiskError(f"open {path!r}: {error}", EINVAL) from None
 
     def on_bug(self, exc: BaseException, where: str) -> None:
         """Goes to the log opened last, or to standard error."""
@@ -81,8 +95,11 @@ class LiveProcess:
             self._bug_sink.write(line)
 
     def memory_bytes(self) -> int:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        try:
+            with open("/proc/self/statm", "rb") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:  # no descriptor is left
+            return 0
 
     def memory_total_bytes(self) -> int:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import signal
+from itertools import pairwise
 
 from tnats.errors import TnatsError
 
@@ -69,10 +70,18 @@ def _only_server() -> int:
                     words = file.read().split(b"\0")
             except OSError:
                 continue  # it ended just now
-            if b"serve" in words and any(os.path.basename(word) == b"tnats" for word in words[:3]):
+            if is_server(words):
                 found.append(int(entry))
     if not found:
         raise TnatsError("no tnats server processes running")
     if len(found) > 1:
         raise TnatsError("multiple tnats server processes running:\n" + "\n".join(map(str, sorted(found))))
     return found[0]
+
+
+def is_server(words: list[bytes]) -> bool:
+    """Whether a command line is a server's own, and not that of a program around it (`sudo tnats serve ...`)."""
+    python, *rest = words
+    return os.path.basename(python).startswith(b"python") and any(
+        os.path.basename(word) == b"tnats" and following == b"serve" for word, following in pairwise(rest)
+    )

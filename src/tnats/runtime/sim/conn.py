@@ -55,7 +55,6 @@ class SimConn:
         "_arrival_ns",
         "_broken",
         "_consumed",
-        "_fabric",
         "_fin_wanted",
         "_free_at_ns",
         "_inbox",
@@ -99,7 +98,6 @@ class SimConn:
         self.gone = False
         """Whether the host has forgotten this end (power loss): what arrives for it is answered with a reset."""
         self._life = life
-        self._fabric = fabric
         self._timeline = fabric.timeline
         self._trace = fabric.trace
         self._remote: SimConn | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Main = Callable[[Runtime], Awaitable[object]]
 
-START, STOP, KILL, POWER_LOSS, PAUSE, RESUME, SIGNAL = range(7)
+START, KILL, POWER_LOSS, PAUSE, RESUME, SIGNAL = range(6)
 """What the trace says of a node."""
 
 MONO_START_MAX_NS = 1_000_000_000_000

@@ -26,8 +26,7 @@ class BugFound(BaseException):
 class SimLog:
     """`tnats.runtime.api.LogSink` kept in memory: (virtual time in ns, line), the last `LINES_KEPT_MAX`."""
 
-    def __init__(self, life: Life, target: str) -> None:
-        self.target = target
+    def __init__(self, life: Life) -> None:
         self._life = life
 
     def write(self, line: str) -> None:
@@ -101,7 +100,7 @@ class SimProcess:
 
     def open_log(self, target: str, *, size_max: int = 0, backups_max: int = 0) -> LogSink:
         self._life.check()
-        return SimLog(self._life, target)
+        return SimLog(self._life)
 
     def read_text(self, path: str) -> str:
         self._life.check()

@@ -33,11 +33,9 @@ KINDS = (
     "disk",
     "rule",
     "note",
-    "wall",
 )
-CONNECT, ACCEPT, READ, WRITE, CLOSE, BROKEN, LISTEN, SLEEP, OFFLOAD, ENTROPY, RNG, LOG, NODE, DISK, RULE, NOTE, WALL = (
-    range(1, len(KINDS))
-)
+CONNECT, ACCEPT, READ, WRITE, CLOSE, BROKEN, LISTEN, SLEEP, OFFLOAD, ENTROPY, RNG, LOG = range(1, 13)
+NODE, DISK, RULE, NOTE = range(13, len(KINDS))
 
 
 class Trace:

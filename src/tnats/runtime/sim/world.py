@@ -69,7 +69,6 @@ class Outcome(Generic[T]):
     trace_hash: str
     trace_lines: list[str] | None
     time_ns: int
-    batch_count: int
     step_count: int
     event_count: int
     """Entries of the timeline: deliveries, wake-ups, retries."""
@@ -92,7 +91,6 @@ class World:
         self.fabric = Fabric(self.timeline, self.trace, seed)
         self.buggify = Buggify(seed, enabled=settings.buggify)
         self.nodes: dict[str, Node] = {}
-        self.batch_count = 0
         self.step_count = 0
         self._nursery: trio.Nursery | None = None
         self._failure: BaseException | None = None
@@ -175,7 +173,6 @@ class World:
         return value
 
     def _on_batch(self, tasks: list[int]) -> None:
-        self.batch_count += 1
         self.step_count += len(tasks)
         self.trace.steps(tasks)
         if self.timeline.now_ns != self._instant_ns:
@@ -239,7 +236,6 @@ def run_world(seed: int, main: Callable[[World], Awaitable[T]], settings: Settin
         trace_hash=world.trace.hexdigest(),
         trace_lines=world.trace.lines,
         time_ns=world.timeline.now_ns,
-        batch_count=world.batch_count,
         step_count=world.step_count,
         event_count=world.timeline.event_count,
     )

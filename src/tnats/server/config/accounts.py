@@ -7,15 +7,16 @@ import attrs
 from tnats.auth.permissions import Permissions
 from tnats.auth.users import GLOBAL_ACCOUNT, User
 from tnats.ids import KeyKind
+from tnats.notation import parse_duration, quote
 from tnats.records import define
 from tnats.server.config.authorization import PERMISSIONS, USERS, with_default_permissions
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import parse_duration_ns, quote
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     BOOLEAN,
     INTEGER,
     TEXT,
+    TEXT_LIST,
     as_text,
     choice,
     public_key,
@@ -138,6 +139,7 @@ class AccountJetStreamOptions(Section):
         ),
         "system",
         doc="account that carries the replication traffic",
+        feature=Feature.CLUSTER,
     )
 
 
@@ -226,23 +228,17 @@ def _threshold(reading: Reading, node: Node, key: str) -> int:
     expected = "Expected response threshold to be a parseable time duration, got"
     if not isinstance(node.value, str):
         raise Refused(f"{expected} {describe(node)}")
-    try:
-        return parse_duration_ns(node.value)
-    except ValueError as error:
-        raise Refused(f"{expected} {quote(node.value)}") from error
-
-
-def _account_names(reading: Reading, node: Node, key: str) -> list[str]:
-    if not isinstance(node.value, list):
-        raise Refused(f"Expected {key} to be an array, got {describe(node)}")
-    return [as_text(item, key) for item in node.value]
+    threshold_ns = parse_duration(node.value)
+    if threshold_ns is None:
+        raise Refused(f"{expected} {quote(node.value)}")
+    return threshold_ns
 
 
 @define(eq=False, repr=False)
 class ExportOptions(Section):
     stream: str = option(TEXT, "", doc="subject whose messages importers receive")
     service: str = option(TEXT, "", doc="subject that importers may send requests to")
-    accounts: list[str] = option(Reader("list of accounts", _account_names), factory=list, doc="none = everybody")
+    accounts: list[str] = option(TEXT_LIST, factory=list, doc="none = everybody")
     response_type: str = option(
         choice(
             {
@@ -349,17 +345,26 @@ class AccountOptions(Section):
     )
     users: list[User] = option(USERS, factory=list)
     default_permissions: Permissions | None = option(PERMISSIONS, None)
-    limits: AccountLimits = option(section(AccountLimits, "account limits"), factory=AccountLimits)
+    limits: AccountLimits = option(
+        section(AccountLimits, "account limits"), factory=AccountLimits, feature=Feature.ACCOUNT_LIMITS
+    )
     jetstream: AccountJetStreamOptions | None = option(
         Reader("boolean, `enabled`, `disabled`, or map", _account_jetstream, AccountJetStreamOptions), None
     )
-    exports: list[ExportOptions] = option(section_list(ExportOptions, "export item"), factory=list)
-    imports: list[ImportOptions] = option(Reader("list of maps", _imports, ImportOptions), factory=list)
+    exports: list[ExportOptions] = option(
+        section_list(ExportOptions, "export item"), factory=list, feature=Feature.EXPORTS
+    )
+    imports: list[ImportOptions] = option(
+        Reader("list of maps", _imports, ImportOptions), factory=list, feature=Feature.EXPORTS
+    )
     mappings: dict[str, list[MappingDestination]] = option(
         MAPPINGS, factory=dict, aliases=("maps",), feature=Feature.SUBJECT_MAPPINGS
     )
     msg_trace: MessageTraceOptions | None = option(
-        Reader("subject or map", _message_trace, MessageTraceOptions), None, aliases=("trace_dest",)
+        Reader("subject or map", _message_trace, MessageTraceOptions),
+        None,
+        aliases=("trace_dest",),
+        feature=Feature.MESSAGE_TRACING,
     )
 
 

@@ -10,22 +10,26 @@ from tnats.auth.permissions import Permissions, ResponsePermission, SubjectPermi
 from tnats.auth.users import GLOBAL_ACCOUNT, ConnectionType, User
 from tnats.ids import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
+from tnats.notation import quote
 from tnats.records import define
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import quote
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     ANY_DURATION_TEXT,
     BOOLEAN,
     INTEGER,
     TEXT,
-    as_text,
+    TEXT_LIST,
     public_key,
+    section,
     section_list,
     texts,
     timeout,
 )
 from tnats.server.config.table import Reader, Reading, Refused, Section, describe, option, read_section
+
+AUTH_TIMEOUT_NS = 2 * SECOND_NS
+"""Time for CONNECT without TLS."""
 
 # ------------------------------------------------------------------ permissions
 
@@ -215,12 +219,6 @@ def describe_user(user: User) -> str:
 # ------------------------------------------------------------------ authorization
 
 
-def _text_array(reading: Reading, node: Node, key: str) -> list[str]:
-    if not isinstance(node.value, list):
-        raise Refused(f"Expected {key} field to be an array, got {describe(node)}")
-    return [as_text(item, key) for item in node.value]
-
-
 @define(eq=False, repr=False)
 class AuthCalloutOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing authorization callout"
@@ -234,25 +232,19 @@ class AuthCalloutOptions(Section):
         doc="account nkey that signs the answers",
     )
     account: str = option(TEXT, GLOBAL_ACCOUNT, aliases=("acc",), zero_is_default=True)
-    auth_users: list[str] = option(
-        Reader("list of strings", _text_array), factory=list, aliases=("users",), doc="users that skip the callout"
-    )
+    auth_users: list[str] = option(TEXT_LIST, factory=list, aliases=("users",), doc="users that skip the callout")
     xkey: str = option(
         public_key(KeyKind.CURVE, lambda text: f"Expected callout xkey to be a valid public xkey, got {quote(text)}"),
         "",
         aliases=("key",),
     )
-    allowed_accounts: list[str] = option(Reader("list of strings", _text_array), factory=list)
+    allowed_accounts: list[str] = option(TEXT_LIST, factory=list)
 
     def finish(self, reading: Reading, node: Node) -> None:
         if not self.issuer:
             raise Refused("Authorization callouts require an issuer to be specified")
         if not self.auth_users:
             raise Refused("Authorization callouts require authorized users to be specified")
-
-
-def _auth_callout(reading: Reading, node: Node, key: str) -> AuthCalloutOptions:
-    return read_section(reading, AuthCalloutOptions, node, "authorization callout")
 
 
 @define(eq=False, repr=False)
@@ -279,7 +271,7 @@ class AuthorizationOptions(Section):
         doc="for users without permissions of their own",
     )
     auth_callout: AuthCalloutOptions | None = option(
-        Reader("map", _auth_callout, AuthCalloutOptions),
+        section(AuthCalloutOptions, "authorization callout"),
         None,
         aliases=("auth_hook",),
         feature=Feature.AUTH_CALLOUT,
@@ -315,7 +307,3 @@ class SimpleAuthorizationOptions(Section):
     password: str = option(TEXT, "", aliases=("pass",), secret=True)
     token: str = option(TEXT, "", secret=True)
     timeout_ns: int = option(timeout("authorization"), 0, key="timeout")
-
-
-AUTH_TIMEOUT_NS = 2 * SECOND_NS
-"""Time for CONNECT without TLS."""

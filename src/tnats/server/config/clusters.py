@@ -8,20 +8,23 @@ from tnats.auth.nkeys import is_user_seed
 from tnats.auth.permissions import Permissions, entry_problem
 from tnats.ids import KeyKind
 from tnats.limits import SECOND_NS
+from tnats.notation import format_duration, quote
 from tnats.records import define
+from tnats.server.config.addresses import redacted_url
 from tnats.server.config.authorization import PERMISSIONS, AuthorizationOptions, between_servers, subjects
-from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     BOOLEAN,
     DURATION,
     INTEGER,
-    LISTEN,
+    LISTEN_ROW,
     TEXT,
     WRITE_TIMEOUT,
     as_text,
     name_without_spaces,
     public_key,
+    read_duration,
+    section,
     section_list,
     texts,
     timeout,
@@ -34,7 +37,6 @@ from tnats.server.config.table import (
     Refused,
     Section,
     describe,
-    further_row,
     option,
     read_section,
 )
@@ -67,13 +69,7 @@ _COMPRESSION_MODES = {
 def _thresholds(reading: Reading, node: Node, key: str) -> list[int]:
     if not isinstance(node.value, list):
         raise Refused(f"Expected {key} to be an array of durations, got {describe(node)}")
-    found = []
-    for item in node.value:
-        try:
-            found.append(max(0, parse_duration_ns(as_text(item, key))))
-        except ValueError as error:
-            raise Refused(str(error)) from error
-    return found
+    return [max(0, read_duration(as_text(item, key))) for item in node.value]
 
 
 @define(eq=False, repr=False)
@@ -165,7 +161,7 @@ def _cluster_ping_interval(reading: Reading, node: Node, key: str) -> int:
 
 @define(eq=False, repr=False)
 class ClusterOptions(Section):
-    FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
+    FURTHER_ROWS = (LISTEN_ROW,)
 
     name: str = option(name_without_spaces("cluster name"), "", doc="generated if absent")
     host: str = option(TEXT, "", aliases=("net",), doc="default 0.0.0.0")
@@ -224,7 +220,7 @@ class RemoteGatewayOptions(Section):
 
 @define(eq=False, repr=False)
 class GatewayOptions(Section):
-    FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
+    FURTHER_ROWS = (LISTEN_ROW,)
 
     name: str = option(name_without_spaces("gateway name"), "", doc="must be the cluster's name if that is set")
     host: str = option(TEXT, "", aliases=("net",))
@@ -346,12 +342,7 @@ class LeafRemoteOptions(Section):
     dial_timeout_ns: int = option(DURATION, 0, key="dial_timeout")
     disabled: bool = option(BOOLEAN, False)
     ignore_discovered_servers: bool = option(BOOLEAN, False)
-    proxy: LeafProxyOptions | None = option(
-        Reader(
-            "map", lambda reading, node, key: read_section(reading, LeafProxyOptions, node, "proxy"), LeafProxyOptions
-        ),
-        None,
-    )
+    proxy: LeafProxyOptions | None = option(section(LeafProxyOptions, "proxy"), None)
 
     def finish(self, reading: Reading, node: Node) -> None:
         if self.credentials and self.nkey:
@@ -396,17 +387,12 @@ def _min_version(reading: Reading, node: Node, key: str) -> str:
 
 @define(eq=False, repr=False)
 class LeafNodeOptions(Section):
-    FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
+    FURTHER_ROWS = (LISTEN_ROW,)
 
     host: str = option(TEXT, "", aliases=("net",))
     port: int = option(INTEGER, 0, doc="by convention 7422; 0 = accept no leaf nodes, -1 = any free port")
     authorization: LeafAuthorizationOptions = option(
-        Reader(
-            "map",
-            lambda reading, node, key: read_section(reading, LeafAuthorizationOptions, node, "authorization"),
-            LeafAuthorizationOptions,
-        ),
-        factory=LeafAuthorizationOptions,
+        section(LeafAuthorizationOptions, "authorization"), factory=LeafAuthorizationOptions
     )
     tls: TlsOptions | None = option(TLS, None, reloadable=True)
     leafnode_advertise: str = option(TEXT, "", aliases=("advertise",))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from tnats.limits import SECOND_NS
+from tnats.notation import quote
 from tnats.records import define
 from tnats.server.config.authorization import SimpleAuthorizationOptions
-from tnats.server.config.notation import parse_duration_ns, quote
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     BOOLEAN,
     DURATION,
     INTEGER,
-    LISTEN,
+    LISTEN_ROW,
     TEXT,
     integer_between,
+    read_duration,
     section,
     text_map,
     texts,
 )
-from tnats.server.config.table import Reader, Reading, Refused, Section, describe, further_row, option
+from tnats.server.config.table import Reader, Reading, Refused, Section, describe, option
 from tnats.server.config.tls import TLS, TlsOptions
 
 _MQTT_ACK_PENDING_MAX = 0xFFFF
@@ -30,15 +31,12 @@ def _handshake_timeout(reading: Reading, node: Node, key: str) -> int:
         return node.value * SECOND_NS
     if not isinstance(node.value, str):
         raise Refused(f"error parsing handshake timeout: expected a duration, got {describe(node)}")
-    try:
-        return parse_duration_ns(node.value)
-    except ValueError as error:
-        raise Refused(str(error)) from error
+    return read_duration(node.value)
 
 
 @define(eq=False, repr=False)
 class WebSocketOptions(Section):
-    FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
+    FURTHER_ROWS = (LISTEN_ROW,)
 
     host: str = option(TEXT, "", aliases=("net",))
     port: int = option(INTEGER, 0, doc="0 = no WebSocket, -1 = any free port")
@@ -82,7 +80,7 @@ def _consumer_replicas(reading: Reading, node: Node, key: str) -> int:
 
 @define(eq=False, repr=False)
 class MqttOptions(Section):
-    FURTHER_ROWS = (further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),)
+    FURTHER_ROWS = (LISTEN_ROW,)
 
     host: str = option(TEXT, "", aliases=("net",))
     port: int = option(INTEGER, 0, doc="by convention 1883; 0 = no MQTT, -1 = any free port")

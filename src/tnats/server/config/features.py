@@ -26,6 +26,9 @@ class Feature(enum.Enum):
     TRUSTED_PROXIES = "trusted proxies"
     PROXY_PROTOCOL = "the PROXY protocol"
     ACCOUNTS = "accounts"
+    ACCOUNT_LIMITS = "limits of an account's clients"
+    EXPORTS = "exports and imports between accounts"
+    MESSAGE_TRACING = "message tracing"
     OPERATOR_MODE = "operator mode (JWT authentication)"
     SUBJECT_MAPPINGS = "subject mappings"
     SYSTEM_ACCOUNT = "the system account"
@@ -53,6 +56,7 @@ BUILT: frozenset[Feature] = frozenset(
         Feature.PERMISSIONS,
         Feature.ALLOW_RESPONSES,
         Feature.CONNECTION_TYPES,
+        Feature.ACCOUNTS,
         Feature.JETSTREAM,
         Feature.BATCH_LIMITS,
         Feature.STORE_ENCRYPTION,

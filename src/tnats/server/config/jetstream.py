@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from tnats.limits import MIB
+from tnats.notation import quote
 from tnats.records import define
 from tnats.server.config.accounts import read_enabled
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import quote
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     ANY_DURATION_TEXT,
     BOOLEAN,
     DURATION,
     INTEGER,
+    PATH,
     SIZE,
     TEXT,
     as_text,
@@ -87,7 +88,7 @@ def _tag(reading: Reading, node: Node, key: str) -> str:
 @define(eq=False, repr=False)
 class JetStreamOptions(Section):
     enabled: bool = option(BOOLEAN, False, aliases=("enable",), doc="true inside a map")
-    store_dir: str = option(TEXT, "", aliases=("store", "storedir"), doc="directory of the streams")
+    store_dir: str = option(PATH, "", aliases=("store", "storedir"), doc="directory of the streams")
     max_memory_store: int = option(
         SIZE, DYNAMIC, aliases=("max_mem_store", "max_mem"), reloadable=True, doc="-1 = three quarters of the memory"
     )

@@ -15,6 +15,7 @@ from tnats.auth.nkeys import kind_of_public_key
 from tnats.auth.users import Credentials, User
 from tnats.ids import KeyKind, is_public_key
 from tnats.limits import MIB, SECOND_NS
+from tnats.notation import quote
 from tnats.records import define
 from tnats.server.config.accounts import ACCOUNTS, MAPPINGS, AccountOptions, MappingDestination
 from tnats.server.config.authorization import AuthorizationOptions, describe_user
@@ -22,7 +23,6 @@ from tnats.server.config.clusters import ClusterOptions, GatewayOptions, LeafNod
 from tnats.server.config.doors import MqttOptions, WebSocketOptions
 from tnats.server.config.features import Feature
 from tnats.server.config.jetstream import JETSTREAM, JetStreamOptions
-from tnats.server.config.notation import quote
 from tnats.server.config.parser import Node
 from tnats.server.config.problems import Position, Problem
 from tnats.server.config.readers import (
@@ -32,6 +32,8 @@ from tnats.server.config.readers import (
     DURATION,
     INTEGER,
     LISTEN,
+    LISTEN_ROW,
+    PATH,
     TEXT,
     WRITE_TIMEOUT,
     as_boolean,
@@ -174,7 +176,7 @@ def _grace_refusal(grace_ns: int) -> str | None:
 @define(eq=False, repr=False)
 class Options(Section):
     FURTHER_ROWS = (
-        further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one"),
+        LISTEN_ROW,
         further_row("http", LISTEN, ("http_host", "http_port"), Feature.MONITORING, doc="HTTP monitoring"),
         further_row("https", LISTEN, ("http_host", "https_port"), Feature.HTTPS_MONITORING, doc="HTTPS monitoring"),
     )
@@ -204,7 +206,7 @@ class Options(Section):
     logtime: bool = option(BOOLEAN, True, reloadable=True)
     logtime_utc: bool = option(BOOLEAN, False, reloadable=True)
     log_file: str = option(
-        TEXT, "", aliases=("logfile",), reloadable=True, feature=Feature.LOG_FILE, doc="default: stderr"
+        PATH, "", aliases=("logfile",), reloadable=True, feature=Feature.LOG_FILE, doc="default: stderr"
     )
     logfile_size_limit: int = option(INTEGER, 0, aliases=("log_size_limit",), feature=Feature.LOG_FILE, doc="rotate at")
     logfile_max_num: int = option(INTEGER, 0, aliases=("log_max_num",), feature=Feature.LOG_FILE, doc="files to keep")
@@ -215,8 +217,8 @@ class Options(Section):
     reconnect_error_reports: int = option(INTEGER, 1, zero_is_default=True, reloadable=True)
 
     # Files and monitoring
-    pid_file: str = option(TEXT, "", aliases=("pidfile",), reloadable=True)
-    ports_file_dir: str = option(TEXT, "", reloadable=True, doc="directory of `<executable>_<pid>.ports`")
+    pid_file: str = option(PATH, "", aliases=("pidfile",), reloadable=True)
+    ports_file_dir: str = option(PATH, "", reloadable=True, doc="directory of `<executable>_<pid>.ports`")
     http_host: str = ""
     http_port: int = option(INTEGER, 0, aliases=("monitor_port",), feature=Feature.MONITORING, doc="0 = off")
     https_port: int = option(INTEGER, 0, feature=Feature.HTTPS_MONITORING, doc="0 = off")
@@ -241,7 +243,9 @@ class Options(Section):
     max_closed_clients: int = option(INTEGER, 10_000, zero_is_default=True)
     no_fast_producer_stall: bool = option(BOOLEAN, False, reloadable=True)
     no_header_support: bool = option(BOOLEAN, False)
-    disable_sublist_cache: bool = option(BOOLEAN, False, aliases=("no_sublist_cache",))
+    disable_sublist_cache: bool = option(
+        BOOLEAN, False, aliases=("no_sublist_cache",), doc="without effect: there is no cache apart from publish plans"
+    )
 
     # Timers
     ping_interval_ns: int = option(
@@ -329,7 +333,7 @@ class Options(Section):
     )
     mqtt: MqttOptions = option(section(MqttOptions, "mqtt"), factory=MqttOptions, feature=Feature.MQTT)
     jetstream: JetStreamOptions = option(JETSTREAM, factory=JetStreamOptions, feature=Feature.JETSTREAM)
-    store_dir: str = option(TEXT, "", aliases=("storedir",), doc="as `jetstream.store_dir`")
+    store_dir: str = option(PATH, "", aliases=("storedir",), doc="as `jetstream.store_dir`")
     default_js_domain: dict[str, str] = option(text_map("default_js_domain"), factory=dict, feature=Feature.LEAF_NODES)
 
     # Where this came from

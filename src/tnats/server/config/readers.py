@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from tnats.ids import KeyKind, is_public_key
 from tnats.limits import SECOND_NS
-from tnats.server.config.notation import format_duration, parse_duration_ns, quote, redacted_url, split_host_port
+from tnats.notation import duration_fault, format_duration, parse_duration, quote
+from tnats.server.config.addresses import port_number, redacted_url, split_host_port
 from tnats.server.config.parser import Node
-from tnats.server.config.table import Reader, Reading, Refused, Section, describe, read_section
+from tnats.server.config.table import Reader, Reading, Refused, Section, describe, further_row, read_section
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
@@ -45,6 +46,16 @@ def as_boolean(node: Node, key: str) -> bool:
 TEXT = Reader("string", lambda _, node, key: as_text(node, key))
 INTEGER = Reader("integer", lambda _, node, key: as_integer(node, key))
 BOOLEAN = Reader("boolean", lambda _, node, key: as_boolean(node, key))
+
+
+def _path(node: Node, key: str) -> str:
+    path = as_text(node, key)
+    if "\0" in path:
+        raise Refused(f"field {quote(key)} should be a path, and no file's name has a NUL in it")
+    return path
+
+
+PATH = Reader("path", lambda _, node, key: _path(node, key))
 
 
 def name_without_spaces(what: str) -> Reader:
@@ -114,16 +125,17 @@ WRITE_TIMEOUT = choice(
 # ------------------------------------------------------------------ durations
 
 
-def _parse(text: str, prefix: str) -> int:
-    try:
-        return parse_duration_ns(text)
-    except ValueError as error:
-        raise Refused(f"{prefix}{error}") from error
+def read_duration(text: str, prefix: str = "") -> int:
+    """Nanoseconds of a duration; raises `Refused`, in Go's words behind `prefix`."""
+    duration_ns = parse_duration(text)
+    if duration_ns is None:
+        raise Refused(prefix + duration_fault(text))
+    return duration_ns
 
 
 def _duration(reading: Reading, node: Node, key: str) -> int:
     if isinstance(node.value, str):
-        return _parse(node.value, f"error parsing {key.lower()}: ")
+        return read_duration(node.value, f"error parsing {key.lower()}: ")
     seconds = as_integer(node, key)
     reading.warn(
         f"invalid use of field {quote(key.lower())}: {key.lower()} should be converted to a duration", node.position
@@ -139,7 +151,7 @@ def duration_text(refuse: Callable[[int], str | None], *, label: str = "") -> Re
     """Only a duration string. `refuse(duration_ns)` gives the text that refuses a value, or None."""
 
     def read(reading: Reading, node: Node, key: str) -> int:
-        duration_ns = _parse(as_text(node, key), f"error parsing {label or key.lower()}: ")
+        duration_ns = read_duration(as_text(node, key), f"error parsing {label or key.lower()}: ")
         text = refuse(duration_ns)
         if text is not None:
             raise Refused(text)
@@ -157,7 +169,7 @@ def timeout(section: str, *, warn_if_long: bool = False) -> Reader:
     def read(reading: Reading, node: Node, key: str) -> int:
         value = node.value
         if isinstance(value, str):
-            timeout_ns = _parse(value, f"error parsing {section} config, 'timeout' ")
+            timeout_ns = read_duration(value, f"error parsing {section} config, 'timeout' ")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             timeout_ns = round(value * SECOND_NS)
         else:
@@ -194,13 +206,15 @@ def _listen(reading: Reading, node: Node, key: str) -> tuple[str, int]:
         host, port = split_host_port(node.value)
     except ValueError as error:
         raise Refused(f"could not parse address string {quote(node.value)}") from error
-    digits = port[1:] if port[:1] in ("-", "+") else port
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise Refused(f"could not parse port {quote(port)}")
-    return host, int(port)
+    try:
+        return host, port_number(port)
+    except ValueError as error:
+        raise Refused(str(error)) from error
 
 
 LISTEN = Reader("`host:port` or port", _listen)
+LISTEN_ROW = further_row("listen", LISTEN, ("host", "port"), doc="`host` and `port` in one")
+"""For every section that has these two."""
 
 
 def parse_url(text: str, what: str) -> str:
@@ -267,6 +281,15 @@ def texts(what: str) -> Reader:
         return found
 
     return Reader("string or list of strings", read)
+
+
+def _text_list(reading: Reading, node: Node, key: str) -> list[str]:
+    if not isinstance(node.value, list):
+        raise Refused(f"Expected {key} field to be an array, got {describe(node)}")
+    return [as_text(item, key) for item in node.value]
+
+
+TEXT_LIST = Reader("list of strings", _text_list)
 
 
 def text_map(what: str, as_value: Callable[[Node, str], Any] = as_text, kind: str = "map of strings") -> Reader:

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
+from tnats.notation import format_duration, quote
 from tnats.records import define, frozen
+from tnats.server.config.addresses import redacted_url
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import quote, redacted_url
 from tnats.server.config.parser import Node
 from tnats.server.config.problems import Position, Problem
 
@@ -86,12 +87,19 @@ class Row:
         return self.default if self.factory is None else self.factory()
 
     def shown(self, value: Any) -> str:
-        """`value` for logs: no secrets, no users and passwords in URLs."""
+        """`value` for logs, as a configuration has it: no secrets, no users and passwords in URLs."""
         if self.secret and value:
             return "[REDACTED]"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int) and self.fields[0].endswith("_ns"):
+            return format_duration(value)
         if isinstance(value, str):
             return repr(redacted_url(value))
-        return f"[{', '.join(map(self.shown, value))}]" if isinstance(value, list) else repr(value)
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.shown, value))}]"
+        # What a map was made into is for the broker; a section is still what was written.
+        return "{...}" if attrs.has(type(value)) and not isinstance(value, Section) else repr(value)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import enum
 
 from tnats.limits import SECOND_NS
+from tnats.notation import parse_duration, quote
 from tnats.records import define
 from tnats.server.config.features import Feature
-from tnats.server.config.notation import parse_duration_ns, quote
 from tnats.server.config.parser import Node
 from tnats.server.config.readers import (
     BOOLEAN,
@@ -122,10 +122,10 @@ def _handshake_first(reading: Reading, node: Node, key: str) -> tuple[bool, int]
         return word in ("true", "on"), 0
     if word in ("auto", "auto_fallback"):
         return True, HANDSHAKE_FIRST_FALLBACK_NS
-    try:
-        return True, parse_duration_ns(node.value)
-    except ValueError as error:
-        raise Refused(f"field {quote(key)}'s value {quote(node.value)} is invalid") from error
+    fallback_ns = parse_duration(node.value)
+    if fallback_ns is None:
+        raise Refused(f"field {quote(key)}'s value {quote(node.value)} is invalid")
+    return True, fallback_ns
 
 
 @define(eq=False, repr=False)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 
 from tnats.auth.users import GLOBAL_ACCOUNT
 from tnats.ids import KeyKind, is_public_key
+from tnats.notation import format_duration, quote
+from tnats.server.config.addresses import split_host_and_maybe_port
 from tnats.server.config.baseline import DEFAULT_SYSTEM_ACCOUNT
 from tnats.server.config.doors import MqttOptions, WebSocketOptions
 from tnats.server.config.features import BUILT, Feature
-from tnats.server.config.notation import format_duration, quote
 from tnats.server.config.options import MAX_PAYLOAD_WARNING_BYTES, Options, position_of
 from tnats.server.config.problems import Problem
 from tnats.subjects.tokens import is_valid_subject
@@ -52,6 +53,11 @@ def start_warnings(options: Options) -> list[str]:
 def unsupported(options: Options, built: frozenset[Feature] = BUILT) -> list[Problem]:
     """One problem per option that asks for a feature outside `built`, outermost option only, in file order."""
     found: list[tuple[str, Problem]] = []
+    for account in options.accounts:
+        if account.name == DEFAULT_SYSTEM_ACCOUNT and Feature.SYSTEM_ACCOUNT not in built:
+            path = f"accounts.{account.name}"
+            text = f"{quote(path)}: {Feature.SYSTEM_ACCOUNT.value} is not available in this release"
+            found.append((path, Problem(text, position_of(options.given, "accounts"))))
     closed: list[str] = []
     for path in sorted(options.given, key=lambda path: (path.count("."), path)):
         given = options.given[path]
@@ -82,6 +88,12 @@ def _limits(options: Options) -> Iterator[tuple[str, str]]:
             "max_payload",
             f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})",
         )
+    if options.max_closed_clients < 0:
+        yield "max_closed_clients", f"max_closed_clients ({options.max_closed_clients}) cannot be negative"
+    try:
+        split_host_and_maybe_port(options.client_advertise, options.port)
+    except ValueError as error:
+        yield "client_advertise", f"client_advertise {quote(options.client_advertise)}: {error}"
     if " " in options.server_name:
         yield "server_name", "server name cannot contain spaces"
 
@@ -111,10 +123,10 @@ def _no_auth_user(options: Options, name: str) -> str | None:
     if options.operator:
         return "no_auth_user not compatible with Trusted Operator"
     if options.credentials().users is None:
-        return f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+        return f"no_auth_user: {quote(name)} present, but users/nkeys are not defined"
     if any(user.name == name for user in options.all_users()):
         return None
-    return f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration'
+    return f"no_auth_user: {quote(name)} not present as user or nkey in authorization block or account configuration"
 
 
 def _users(options: Options) -> Iterator[tuple[str, str]]:

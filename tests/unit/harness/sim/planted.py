@@ -6,6 +6,7 @@ them. `rules` are the violations that count as finding it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -28,11 +29,11 @@ from tnats.storage.commit_log import LocalLog
 from tnats.storage.errors import DataDamaged
 from tnats.storage.group import Ticket
 from tnats.storage.hot import Record
-from tnats.storage.journal import Journal
 from tnats.storage.journal_part import JournalPart
 from tnats.storage.segment import pack
 from tnats.storage.store import Store
 from tnats.storage.stream_log import StreamLog
+from tnats.storage.stream_reader import StreamReader
 
 Patch = tuple[object, str, object]
 
@@ -94,6 +95,15 @@ def swap_two(data: bytes) -> bytes:
     return b"".join([*parts[1::-1], *parts[2:]])
 
 
+def other_subscription(data: bytes) -> bytes:
+    return re.sub(rb"^(MSG \S+ )(\d+)", lambda found: found[1] + b"%d" % (int(found[2]) + 1), data, count=1)
+
+
+def wrong_byte(data: bytes) -> bytes:
+    at = data.index(b"\r\n") + 3
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if len(data) > at + 4 else data
+
+
 def skip_queue_rule(original: Callable[..., None]) -> Callable[..., None]:
     def refresh(self: PlanTable, plan: Any) -> None:
         original(self, plan)
@@ -102,7 +112,7 @@ def skip_queue_rule(original: Callable[..., None]) -> Callable[..., None]:
     return refresh
 
 
-def literal_alone(self: PlanTable, subject: bytes, *, literal: bool) -> None:
+def literal_alone(self: PlanTable, subject: bytes) -> None:
     """Forgets that a wildcard subscription changes plans too."""
     plan = self._plans.get(subject)
     if plan is not None:
@@ -112,11 +122,11 @@ def literal_alone(self: PlanTable, subject: bytes, *, literal: bool) -> None:
 def empty_in_place(original: Callable[..., None]) -> Callable[..., None]:
     """Changes the lists of a plan that may be under delivery. (Found by this drill in the real server.)"""
 
-    def invalidate(self: PlanTable, subject: bytes, *, literal: bool) -> None:
-        plan = self._plans.get(subject) if literal else None
+    def invalidate(self: PlanTable, subject: bytes) -> None:
+        plan = self._plans.get(subject)
         if plan is not None:
             plan.groups.clear()
-        original(self, subject, literal=literal)
+        original(self, subject)
 
     return invalidate
 
@@ -203,7 +213,7 @@ async def committed_at_once(self: LocalLog) -> list[Any]:
     return ready
 
 
-async def release_first(self: Any, journal: Journal) -> None:
+async def release_first(self: Any) -> None:
     """Lets the journal forget before the segments are durable."""
     applied = self.applied
     if applied > self.commit.floor:
@@ -232,6 +242,22 @@ def promise_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
     return read_promise
 
 
+def serves_neighbours() -> list[Patch]:
+    """A store that reads a place too early now and then."""
+    original = StreamReader.load_nowait
+    count = [0]
+
+    def load_nowait(self: StreamReader, sequence: int) -> Any:
+        count[0] += 1
+        with suppress(KeyError, DataDamaged):
+            before = original(self, sequence - 1) if count[0] % 5 == 0 else None
+            if before is not None:
+                return attrs.evolve(before, sequence=sequence)
+        return original(self, sequence)
+
+    return [(StreamReader, "load_nowait", load_nowait)]
+
+
 def lost_is_absent(original: Callable[..., Any]) -> Callable[..., Any]:
     """Answers for what cannot be read as for what is not there, and tells nobody."""
 
@@ -253,6 +279,8 @@ PLANTED = (
         ("C32 loss", "C32 queue loss", "LIVE work"),
         every(60, lambda data: b"".join(split_messages(data)[1:])),
     ),
+    Planted("hands to another subscription now and then", "core", 5, ("C32 matching",), every(10, other_subscription)),
+    Planted("has a byte wrong now and then", "core", 5, ("C32 invented",), every(20, wrong_byte)),
     Planted("swaps neighbours now and then", "core", 20, ("C32 order",), every(4, swap_two)),
     Planted(
         "a queue group of two gets two",
@@ -379,4 +407,6 @@ PLANTED = (
     Planted(
         "damage is kept quiet", "storage_damage", 20, ("C33 silent",), lambda: [(Store, "health", lambda self: [])]
     ),
+    Planted("serves a neighbour now and then", "storage_power", 5, ("C3 invented",), serves_neighbours),
+    Planted("alarms for nothing", "storage_power", 5, ("C33 alarm",), lambda: [(Store, "health", lambda self: ["?"])]),
 )

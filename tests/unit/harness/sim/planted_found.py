@@ -18,6 +18,7 @@ from tnats.client.jetstream.ordered import OrderedMessages
 from tnats.client.object_store.store import ObjectStore
 from tnats.jetstream.api.direct import DirectGets
 from tnats.jetstream.stream.service import StreamService
+from tnats.jetstream.stream.timed import Timed
 from tnats.limits import CLIENT_PRESENT_LOOK_NS
 from tnats.runtime.api import DiskError
 from tnats.storage.journal import Journal
@@ -83,6 +84,17 @@ def looks_at_the_clock(original: Method) -> Method:
     return set_timer
 
 
+def forgets_what_overtakes(original: Method) -> Method:
+    """Deadlines that come at once though nothing can come of them before something in flight is stored."""
+
+    def next_deadlines_ns(self: Timed) -> list[int | None]:
+        self._is_overtaken = False
+        found: list[int | None] = original(self)
+        return found
+
+    return next_deadlines_ns
+
+
 def asks_for_ever(original: Method) -> Method:
     """A fast batch that takes every answer for progress."""
 
@@ -93,13 +105,9 @@ def asks_for_ever(original: Method) -> Method:
     return wait_answer
 
 
-def frozen_is_clean(original: Method) -> Method:
+def frozen_is_clean(original: Any) -> property:
     """A journal that syncs nothing any more after a write that failed."""
-
-    def is_dirty(self: Journal) -> bool:
-        return self.frozen is None and original(self)
-
-    return is_dirty
+    return property(lambda self: self.frozen is None and original.fget(self))
 
 
 PLANTED_FOUND = (
@@ -139,6 +147,13 @@ PLANTED_FOUND = (
         lambda: [(StreamService, "_set_timer", looks_at_the_clock(StreamService._set_timer))],
     ),
     Planted(
+        "what something in flight takes the place of is looked at without end",
+        "jetstream_time",
+        0,
+        ("LIVE livelock",),
+        lambda: [(Timed, "next_deadlines_ns", forgets_what_overtakes(Timed.next_deadlines_ns))],
+    ),
+    Planted(
         "a fast batch whose commit was lost asks for ever",
         "jetstream_time",
         0,
@@ -150,7 +165,7 @@ PLANTED_FOUND = (
         "jetstream_publish",
         0,
         ("C13 what was acknowledged is there, what was removed is not",),
-        lambda: [(Journal, "_is_dirty", frozen_is_clean(Journal._is_dirty))],
+        lambda: [(Journal, "is_dirty", frozen_is_clean(Journal.is_dirty))],
     ),
     Planted(
         "goes on behind the end that a new part tells",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 from tests.unit.harness.sim.planted import (
+    Patch,
     Planted,
     begin_nothing,
     ignore_sync_errors,
@@ -14,17 +17,24 @@ from tests.unit.harness.sim.planted import (
 )
 
 from tnats.jetstream import service as jetstream_service
-from tnats.jetstream.consumer.acknowledge import Acknowledgements
-from tnats.jetstream.consumer.service import ConsumerService
-from tnats.jetstream.host import Host
+from tnats.jetstream.api import streams
+from tnats.jetstream.api.direct import DirectGets
+from tnats.jetstream.meta.catalogue import Catalogue
+from tnats.jetstream.store import IndexedStore
+from tnats.jetstream.stream import open as stream_open
+from tnats.jetstream.stream.counters import CounterTotals, Total
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.entries import Purge, Remove
 from tnats.jetstream.stream.judge import Judge
 from tnats.jetstream.stream.leader import StreamLeader
+from tnats.jetstream.stream.machine import StreamMachine
 from tnats.jetstream.stream.service import StreamService
 from tnats.jetstream.stream.sourcing import LocalIntake
-from tnats.runtime.sim.disk import SimDisk
+from tnats.jetstream.stream.timed import Timed
+from tnats.runtime.sim.disk import SimDisk, SimFile
 from tnats.storage.journal_part import JournalPart
+from tnats.storage.store import Store
+from tnats.subjects.tokens import to_bytes
 
 Method = Callable[..., Any]
 
@@ -60,26 +70,95 @@ def resumes_early(original: Method) -> Method:
     return resume_at
 
 
-def confirms_first(original: Method) -> Method:
-    """Confirms acknowledgements as they are heard."""
+def resumes_late(original: Method) -> Method:
+    """A mirror or source that, after a start, passes over a message."""
 
-    def flush(self: ConsumerService) -> None:
-        for reply in self._after.replies:
-            self._client.publish(reply, b"")
-        self._after.replies.clear()
-        original(self)
+    def resume_at(self: LocalIntake, origin: StreamService) -> int:
+        seq: int = original(self, origin)
+        return seq + (seq > 1)
 
-    return flush
+    return resume_at
 
 
-def lets_go_at_delivery(original: Method) -> Method:
-    """A work queue that forgets a message once somebody has it."""
+def counts_from_nothing(self: CounterTotals, subject: bytes) -> Total | None:
+    """The total of a counter that was not used since the start."""
+    seq, total = self._known.get(subject, (0, None))
+    return total if seq else Total()
 
-    def deliver(self: ConsumerService, send: Any, messages: list[Any]) -> None:
-        original(self, send, messages)
-        self.stream.done_with(list(send.seqs[: len(messages)]), None)
 
-    return deliver
+def uses_numbers_again(self: Catalogue) -> int:
+    """The lowest number that is free."""
+    number = next(number for number in range(1, 1000) if number not in self.streams and number not in self.consumers)
+    self._next_number = max(self._next_number, number + 1)
+    return number
+
+
+async def leaves_files(self: Store, name: str) -> None:
+    """Of a stream that is deleted."""
+
+
+async def makes_in_memory(self: Catalogue, record: Any) -> None:
+    self.streams[record.number] = record
+
+
+async def drops_in_memory(self: Catalogue, number: int) -> None:
+    self._drop_stream(number)
+
+
+def stores_what_it_refuses(original: Method) -> Method:
+    """Expectations that are looked at once the message is stored."""
+
+    def check(self: Judge, subject: bytes, headers: Any, entry: Any, batch_first_seq: int) -> None:
+        try:
+            original(self, subject, headers, entry, batch_first_seq)
+        except Exception:
+            self._in_flight.add(entry, (subject, b"", b"c9-9 "))
+            raise
+
+    return check
+
+
+def other_times(original: Method) -> Method:
+    """A start that takes messages for a millisecond younger."""
+
+    def append_replayed(self: IndexedStore, times_ns: array[int], messages: Any) -> None:
+        original(self, array(times_ns.typecode, [time_ns + 1_000_000 for time_ns in times_ns]), messages)
+
+    return append_replayed
+
+
+def fails_at_large_ones(original: Method) -> Method:
+    def admit(self: Judge, message: Any, *arguments: Any, **keywords: Any) -> None:
+        if len(message[2]) > 3000:
+            raise RuntimeError("a message of this size was not thought of")
+        original(self, message, *arguments, **keywords)
+
+    return admit
+
+
+def goes_back() -> list[Patch]:
+    """A replica that is behind now and then."""
+    original = DirectGets._single
+    count = [0]
+
+    def single(self: DirectGets, wanted: Any, reply: bytes) -> None:
+        count[0] += 1
+        seqs = list(self._stream.store.seqs_of(to_bytes(wanted.last_by_subj))) if wanted.last_by_subj else []
+        if count[0] % 2 and len(seqs) > 1:
+            wanted = attrs.evolve(wanted, last_by_subj="", seq=seqs[-2])
+        original(self, wanted, reply)
+
+    return [(DirectGets, "_single", single)]
+
+
+def fires_twice(original: Method) -> Method:
+    def fire(self: Timed, *arguments: Any) -> Any:
+        entry = original(self, *arguments)
+        if entry.messages:
+            self._in_flight.add(entry, entry.messages[0])
+        return entry
+
+    return fire
 
 
 def removes_in_memory(original: Method) -> Method:
@@ -94,27 +173,6 @@ def removes_in_memory(original: Method) -> Method:
     return propose
 
 
-def waits_by_the_wall(original: Method) -> Method:
-    """Ack waits that the wall clock measures."""
-
-    def pulls(self: ConsumerService, messages: Any) -> None:
-        original(self, messages)
-        self._carry_out(self.machine.tick(self.host.mono_ns()))
-
-    return pulls
-
-
-def wall_for_mono() -> Callable[[Host], int]:
-    """`Host.mono_ns` on the wall clock, beginning where the monotonic one was."""
-    ahead_ns: dict[object, int] = {}
-
-    def mono_ns(self: Host) -> int:
-        clock = self.runtime.clock
-        return clock.wall_ns() - ahead_ns.setdefault(clock, clock.wall_ns() - clock.mono_ns())
-
-    return mono_ns
-
-
 def stores_members_at_once(
     self: StreamLeader, message: Any, reply: bytes, headers: Any, entry: Any, admission: Any
 ) -> None:
@@ -126,6 +184,8 @@ def stores_members_at_once(
         offset = len(entry.messages) - 1
         entry.acks[offset] = self._acks.batch(entry.first_seq + offset, batch_id.decode(), place)
 
+
+C13 = "C13 what was acknowledged is there, what was removed is not"
 
 PLANTED_JETSTREAM = (
     Planted(
@@ -174,39 +234,8 @@ PLANTED_JETSTREAM = (
         "removals are not logged",
         "jetstream_publish",
         20,
-        ("C13 what was acknowledged is there, what was removed is not",),
+        (C13,),
         lambda: [(StreamService, "propose", removes_in_memory(StreamService.propose))],
-    ),
-    Planted(
-        "acknowledgements are confirmed before they are written",
-        "jetstream_consume",
-        20,
-        ("C15 confirmed acknowledgements survive a crash", "C16 confirmed acknowledgements hold"),
-        lambda: [(ConsumerService, "flush", confirms_first(ConsumerService.flush))],
-    ),
-    Planted(
-        "a message is delivered once too often",
-        "jetstream_consume",
-        20,
-        ("C18 consumers keep their limits",),
-        lambda: [(Acknowledgements, "gives_up", lambda *arguments: False)],
-    ),
-    Planted(
-        "ack waits follow the wall clock",
-        "jetstream_workqueue",
-        10,
-        ("C17 a message is with one worker at a time",),
-        lambda: [
-            (ConsumerService, "pulls", waits_by_the_wall(ConsumerService.pulls)),
-            (Host, "mono_ns", wall_for_mono()),
-        ],
-    ),
-    Planted(
-        "a work queue lets go at delivery",
-        "jetstream_workqueue",
-        5,
-        ("C17 work leaves its queue when it is done",),
-        lambda: [(ConsumerService, "_deliver", lets_go_at_delivery(ConsumerService._deliver))],
     ),
     Planted(
         "updates of keys are not compared",
@@ -228,5 +257,130 @@ PLANTED_JETSTREAM = (
         10,
         ("C19 sources bring everything, once and in order",),
         lambda: [(LocalIntake, "_resume_at", resumes_early(LocalIntake._resume_at))],
+    ),
+    Planted(
+        "counters begin anew at a start",
+        "jetstream_publish",
+        5,
+        ("C11 counters add up",),
+        lambda: [
+            (CounterTotals, "wanted_seq", lambda self, subject: 0),
+            (CounterTotals, "_total_of", counts_from_nothing),
+        ],
+    ),
+    Planted(
+        "a limit of messages is not kept",
+        "jetstream_publish",
+        5,
+        (C13,),
+        lambda: [(StreamMachine, "_enforce_totals", lambda *arguments: None)],
+    ),
+    Planted(
+        "messages outlive their age",
+        "jetstream_publish",
+        20,
+        (C13,),
+        lambda: [
+            (StreamMachine, "_overdue", lambda self, now_ns: []),
+            (StreamMachine, "next_expiry_ns", lambda self: None),
+        ],
+    ),
+    Planted(
+        "what is refused is stored",
+        "jetstream_publish",
+        10,
+        (C13,),
+        lambda: [(Judge, "_check_expectations", stores_what_it_refuses(Judge._check_expectations))],
+    ),
+    Planted(
+        "sequences are used again after a loss of power",
+        "jetstream_publish",
+        20,
+        ("C2 no sequence is acknowledged twice",),
+        lambda: [(Store, "last_lost", lambda self, name, last: last)],
+    ),
+    Planted(
+        "a lazy loss is kept quiet",
+        "jetstream_publish",
+        20,
+        (C13, "C11 counters add up"),
+        lambda: [(stream_open, "_report", lambda *arguments: None), (streams, "_lost", lambda stream: [])],
+    ),
+    Planted(
+        "a start tells other times",
+        "jetstream_publish",
+        5,
+        ("C6 replicas agree, before and after a restart",),
+        lambda: [(IndexedStore, "append_replayed", other_times(IndexedStore.append_replayed))],
+    ),
+    Planted(
+        "large messages are not thought of",
+        "jetstream_publish",
+        5,
+        ("C34 unhandled RuntimeError",),
+        lambda: [(Judge, "admit", fails_at_large_ones(Judge.admit))],
+    ),
+    Planted(
+        "files are never closed",
+        "jetstream_publish",
+        5,
+        ("C31 left over",),
+        lambda: [(SimFile, "close", lambda self: None)],
+    ),
+    Planted(
+        "JetStream alarms for nothing",
+        "jetstream_publish",
+        5,
+        ("C33 alarm",),
+        lambda: [(Store, "health", lambda self: ["?"])],
+    ),
+    Planted(
+        "making a stream is not logged",
+        "jetstream_lifecycle",
+        5,
+        ("C12 streams live until they are deleted",),
+        lambda: [(Catalogue, "put_stream", makes_in_memory)],
+    ),
+    Planted(
+        "deleting a stream is not logged",
+        "jetstream_lifecycle",
+        20,
+        ("C12 streams live until they are deleted",),
+        lambda: [(Catalogue, "drop_stream", drops_in_memory)],
+    ),
+    Planted(
+        "a new stream finds the files of an old one",
+        "jetstream_lifecycle",
+        5,
+        ("C12 a new life has nothing of the old",),
+        lambda: [(Catalogue, "next_number", uses_numbers_again), (Store, "delete_stream", leaves_files)],
+    ),
+    Planted(
+        "batches do not compare",
+        "jetstream_transactions",
+        10,
+        ("C8b transactions happen one after another",),
+        lambda: [(Judge, "_check_expectations", lambda *arguments: None)],
+    ),
+    Planted(
+        "direct reads go back",
+        "jetstream_kv",
+        20,
+        ("C7 direct reads show a committed past",),
+        goes_back,
+    ),
+    Planted(
+        "a mirror passes over a message",
+        "jetstream_mirror",
+        20,
+        ("C19 a mirror is the image of its origin",),
+        lambda: [(LocalIntake, "_resume_at", resumes_late(LocalIntake._resume_at))],
+    ),
+    Planted(
+        "a schedule fires twice",
+        "jetstream_time",
+        5,
+        ("C13 time removes and brings what it is to, once",),
+        lambda: [(Timed, "fire", fires_twice(Timed.fire))],
     ),
 )

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.harness.faults import parse_fault
+from tnats.errors import TnatsError
+from tnats.harness.faults import FaultError, parse_fault
 from tnats.harness.history import from_edn
 from tnats.harness.scenario import Scenario
 from tnats.harness.sim.batch import Batch
+from tnats.harness.sim.bodies import payload, value_of
 from tnats.harness.sim.core_evidence import matches
 from tnats.harness.sim.drill import Drill
 from tnats.harness.sim.export import export
@@ -168,8 +170,10 @@ def test_results_as_junit() -> None:
     """The XML is well-formed whatever a violation says, names the failing seed, and carries the replay command."""
     batch = Batch({"probed": Probed})
     batch.add(Result("probed", 5, "violation", rule="C32 <loss>", text="a \x00 & b <c>", trace="]]> \x01"))
+    batch.add(Result("corpus/held", 5, "pass"))
     suite = ElementTree.fromstring(batch.junit({("probed", 5): "tnats sim replay sim1-abc"}).partition("\n")[2])
     assert suite.get("failures") == "1"
+    assert [case.get("classname") for case in suite] == ["corpus/held", "probed"]
     failure = suite.find("./testcase[@name='seed 5']/failure")
     assert failure is not None
     assert failure.get("type") == "C32 <loss>"
@@ -216,3 +220,101 @@ def test_a_seed_is_named_by_its_scenario_or_by_a_token() -> None:
     assert resolve(SCENARIOS, "core:3", stale_too=False)[1:] == resolve(SCENARIOS, token, stale_too=False)[1:]
     with pytest.raises(PlanError, match="SCENARIO:SEED"):
         resolve(SCENARIOS, "core", stale_too=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"operations": ["at 1ms c1 dance"]}, "there is no verb dance"),
+        ({"parameters": {"budget": "B9"}}, "budget is to be one of B0"),
+        ({"parameters": {"policy": "lucky"}}, "policy is to be one of random"),
+        ({"operations": ["at 1ms c9 publish"]}, "there is no c9; there are c1, c2"),
+        ({"faults": ["at 1ms M_ADD targets=server"]}, "only a cluster"),
+        ({"faults": ["at 1ms N_PART targets=server kind=ring"]}, "only a cluster"),
+        ({"faults": ["at 1ms T_JUMP targets=server way=bakc"]}, "way is to be one of forth, back, not 'bakc'"),
+        ({"faults": ["at 1ms D_POWER targets=server policy=x"]}, "policy is to be one of lazyfs"),
+    ],
+)
+@pytest.mark.parametrize("name", ["core", "jetstream_publish"])
+def test_a_plan_that_makes_no_sense_is_refused(name: str, changes: dict[str, object], said: str) -> None:
+    """It is neither run as something else nor taken for a failure of the system."""
+    refused(name, changes, said)
+
+
+def refused(name: str, changes: dict[str, object], said: str) -> None:
+    kind = load_drill(SCENARIOS, name)
+    record = kind.draw(1).record() | {"faults": [], "operations": []}
+    parameters = record["parameters"] | {"clients": 2, "budget": "B1"} | changes.get("parameters", {})
+    with pytest.raises((PlanError, FaultError), match=said):
+        run_plan(kind, plan_of(record | changes | {"parameters": parameters}))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("jetstream_publish", {"parameters": {"sync": "lzy"}}, "sync is to be one of always, lazy, not 'lzy'"),
+        ("storage_power", {"parameters": {"cipher": "rot13"}}, "cipher is to be one of .*chacha.*, not 'rot13'"),
+        ("storage_power", {"operations": ["at 1ms s9 append"]}, "there is no s9"),
+    ],
+)
+def test_a_word_that_one_drill_has_alone_is_looked_at_too(name: str, changes: dict[str, object], said: str) -> None:
+    """A wrong word is no other word for the default."""
+    refused(name, changes, said)
+
+
+def test_a_fault_without_a_machine_never_strikes() -> None:
+    """A corpus entry whose faults name nobody is stale, and not a success."""
+    kind = load_drill(SCENARIOS, "core")
+    record = kind.draw(1).record() | {"faults": ["at 1ms P_KILL targets=nobody"], "operations": []}
+    assert run_plan(kind, plan_of(record)).result.missed == ("at 1ms P_KILL targets=nobody",)
+
+
+@pytest.mark.parametrize("name", ["core", "jetstream_publish"])
+def test_a_reload_is_carried_out(name: str) -> None:
+    """O_RELOAD has the server take its configuration anew; a reload that is refused is a violation."""
+    kind = load_drill(SCENARIOS, name)
+    record = kind.draw(1).record() | {"faults": ["at 100ms O_RELOAD targets=server"], "operations": []}
+    played = run_plan(kind, plan_of(record))
+    assert played.result.passed
+    assert played.drill is not None
+    log = [line for _, line in played.drill.stage.world.nodes["server"].log_lines]
+    assert sum("Reloaded server configuration" in line for line in log) == 1
+
+
+def test_deaths_inside_disk_calls_are_of_machines_with_a_disk() -> None:
+    """A client calls no disk: such a fault would never strike."""
+    kind = load_drill(SCENARIOS, "jetstream_publish")
+    faults = [fault for seed in range(60) for fault in kind.draw(seed).faults if str(fault.anchor).startswith("before")]
+    assert {fault.word("targets", "") for fault in faults} == {"server"}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"\xff", "not UTF-8 at byte 0"), (b"[" * 100_000, "not JSON"), (b"[1]", "expected an object")]
+)
+def test_a_file_that_is_no_plan_is_named(tmp_path: Path, data: bytes, said: str) -> None:
+    """Whatever stands in it, it is one line with its path."""
+    (tmp_path / "plan.json").write_bytes(data)
+    with pytest.raises(PlanError, match=said) as caught:
+        read_plan(tmp_path / "plan.json")
+    assert str(caught.value).startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("x = ", "SyntaxError"), ("import nothing_of_it", "line 1"), ("1 / 0", "Zero")]
+)
+def test_a_scenario_file_that_does_not_load_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """Its author is told which file, what, and where."""
+    (tmp_path / "wrong.py").write_text(text)
+    with pytest.raises(TnatsError, match=said) as caught:
+        load_drill(tmp_path, "wrong")
+    assert str(caught.value).startswith(f"{tmp_path}/wrong.py does not load")
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 3000])
+def test_a_body_is_whole_or_has_no_value(size: int) -> None:
+    """Whatever is cut off a message, or added or changed, leaves something that nobody has sent."""
+    whole = payload("c1-12", size)
+    assert value_of(whole) == "c1-12"
+    changed = [whole[:end] for end in range(1, len(whole))]
+    changed += [whole + b"#", whole + b"x", whole[:-1] + b"?", b"x" + whole]
+    assert "c1-12" not in map(value_of, changed)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.harness.sim.planted import PLANTED, Planted
+from tests.unit.harness.sim.planted_consumers import PLANTED_CONSUMERS
 from tests.unit.harness.sim.planted_found import PLANTED_FOUND
 from tests.unit.harness.sim.planted_jetstream import PLANTED_JETSTREAM
 
@@ -18,7 +19,7 @@ from tnats.harness.sim.run import run_plan, run_seed
 from tnats.harness.sim.shrink import Shrinker
 
 SCENARIOS = Path(__file__).parents[4] / "simulations"
-ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM, *PLANTED_FOUND)
+ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM, *PLANTED_CONSUMERS, *PLANTED_FOUND)
 CORPUS = files.corpus(SCENARIOS)
 
 

@@ -10,7 +10,8 @@ import pytest
 import trio
 
 import tnats.client
-from tnats.harness.simulate import serve, simulate, trouble
+from tnats.errors import TnatsError
+from tnats.harness.simulate import SEED_VARIABLE, serve, simulate, trouble
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.world import World
@@ -117,6 +118,31 @@ def test_fixtures_reach_a_simulated_test(tmp_path: object) -> None:
     with_fixture(tmp_path=tmp_path)
     with pytest.raises(Exception, match="first parameter"):
         simulate()(shop_without_world)
+
+
+@pytest.mark.parametrize(
+    ("targets", "kinds", "said"),
+    [(["til"], ["N_PART"], "no machine 'til'"), (["till"], ["N_PARTY"], "no kind of fault 'N_PARTY'")],
+)
+def test_trouble_names_what_there_is_not(targets: list[str], kinds: list[str], said: str) -> None:
+    """A word that is misspelt does not leave a test without its faults."""
+
+    @simulate(seeds=1)
+    async def misspelt(world: World) -> None:
+        serve(world)
+        world.node("till")
+        async with trouble(world, targets, kinds=kinds):
+            pass
+
+    with pytest.raises(TnatsError, match=said):
+        misspelt()
+
+
+def test_a_seed_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that names one is told what it takes."""
+    monkeypatch.setenv(SEED_VARIABLE, "first")
+    with pytest.raises(TnatsError, match="TNATS_SIM_SEED=first"):
+        simulate(seeds=1)(shop)()
 
 
 async def shop_without_world(till: Till) -> None:

@@ -24,7 +24,7 @@ def test_syncs_end_without_descriptors(tmp_path: Path, monkeypatch: pytest.Monke
         file = await disk.open(f"{tmp_path}/a", create=True)
         file.pwrite([b"content"], 0)
         monkeypatch.setattr(os, what, refuse)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 for _ in range(3):
                     nursery.start_soon(file.sync)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from errno import EMFILE
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,23 @@ def test_bugs_go_to_the_log(tmp_path: Path) -> None:
     text = path.read_text()
     assert text.startswith("[ERR] internal error in connection 7:\nTraceback")
     assert text.endswith("ValueError: invalid literal for int() with base 10: 'five'\n")
+
+
+def test_a_rotation_that_found_no_descriptor_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines go to the file that was moved, until a new one can be opened: at the next line that finds a descriptor."""
+    path = tmp_path / "a.log"
+    sink = FileSink(str(path), size_max=5, backups_max=0)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", refuse)
+        sink.write("first")
+        sink.write("second")
+    sink.write("third")
+    sink.write("4")
+    sink.close()
+    (moved,) = tmp_path.glob("a.log.*")
+    assert moved.read_text() == "first\nsecond\nthird\n"
+    assert path.read_text() == "4\n"
+
+
+def refuse(*_: object) -> int:
+    raise OSError(EMFILE, "Too many open files")

@@ -135,13 +135,16 @@ def test_what_begins_a_write_says_nothing(build: ModuleType) -> None:
 
 
 def test_what_is_begun_ahead_of_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A little that was written since the last sync, while the thread has nothing to do; nothing else."""
+    """A little that was written since the last sync, while the thread has nothing to do and the disk, when it was asked
+    last, was prompt; nothing else.
+    """
     begun: list[int] = []
 
     async def body() -> None:
         disk = LiveDisk()
         file = await disk.open(f"{tmp_path}/file", create=True)
         monkeypatch.setattr(thread_module, "write_ahead", begun.append)
+        monkeypatch.setattr(thread_module, "WRITE_AHEAD_SYNC_NS_MAX", 2**62)  # every disk is so prompt
 
         async def count(size: int) -> int:
             file.pwrite([bytes(size)], 0)
@@ -149,6 +152,7 @@ def test_what_is_begun_ahead_of_the_thread(tmp_path: Path, monkeypatch: pytest.M
             await file.sync()
             return len(begun) - before
 
+        assert await count(1) == 0
         assert [await count(WRITE_AHEAD_BYTES_MAX), await count(WRITE_AHEAD_BYTES_MAX + 1), await count(1)] == [1, 0, 1]
         begun.clear()
         first = file.begin_sync()
@@ -157,6 +161,10 @@ def test_what_is_begun_ahead_of_the_thread(tmp_path: Path, monkeypatch: pytest.M
         await first.wait()
         await second.wait()
         assert await count(1) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(thread_module, "WRITE_AHEAD_SYNC_NS_MAX", -1)  # no disk is so prompt
+            assert [await count(1), await count(1)] == [1, 0]
+        assert [await count(1), await count(1)] == [0, 1]
         file.close()
 
     trio.run(body)

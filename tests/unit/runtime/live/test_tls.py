@@ -42,7 +42,7 @@ async def handshake(server: TlsOptions, client: TlsOptions, name: str) -> dict[s
         try:
             context = network.tls_context(options, server_side=who == "server")
             server_name = "" if who == "server" else name
-            encrypted = await network.start_tls(conn, context, server_name=server_name, timeout_ns=5 * SECOND_NS)
+            encrypted = await network.start_tls(conn, context, server_name=server_name, timeout_ns=30 * SECOND_NS)
             assert encrypted.tls is not None
             encrypted.write([b"x"])
             poller.add(encrypted)
@@ -54,8 +54,8 @@ async def handshake(server: TlsOptions, client: TlsOptions, name: str) -> dict[s
         poller.remove(encrypted)
         encrypted.close()
 
-    with trio.fail_after(10):
-        conn = await network.connect(*listener.address, timeout_ns=SECOND_NS)
+    with trio.fail_after(60):
+        conn = await network.connect(*listener.address, timeout_ns=30 * SECOND_NS)
         accepted = listener.accept()
         while accepted is None:
             await trio.lowlevel.checkpoint()
@@ -146,7 +146,7 @@ async def test_surrendered_connection_is_over() -> None:
     """The plaintext form of an upgraded connection refuses everything."""
     network = LiveNetwork()
     listener = await network.listen("127.0.0.1", 0)
-    conn = await network.connect(*listener.address, timeout_ns=SECOND_NS)
+    conn = await network.connect(*listener.address, timeout_ns=30 * SECOND_NS)
     sock = conn.surrender()
     with pytest.raises(ConnectionBroken, match="replaced by its encrypted form"):
         conn.write([b"x"])

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unit.server.config.option_tables import option_tables
 
 from tnats.server.config.baseline import complete
-from tnats.server.config.documentation import option_tables
 from tnats.server.config.load import read_options
 from tnats.server.config.validation import unsupported, validate
 
 ROOT = Path(__file__).parents[4]
-MARK = "<!-- made by tnats.server.config.documentation -->"
+MARK = "<!-- made by tests/unit/server/config/test_documentation.py -->"
 SAMPLES = sorted(path for path in (ROOT / "conf").iterdir() if path.is_file())
 
 

@@ -187,6 +187,16 @@ def test_number_where_a_string_is_wanted_says_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["pid_file", "log_file", "ports_file_dir", "store_dir", "jetstream.store_dir"])
+def test_a_path_has_no_nul(key: str) -> None:
+    """No system call takes one: it is found while reading, and not when the file is to be opened."""
+    section, _, name = key.rpartition(".")
+    text = f'{name}: "/a\\x00b"'
+    assert "should be a path, and no file's name has a NUL in it" in refusal(
+        f"{section} {{ {text} }}" if section else text
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "column"),
     [("key: $KEY", 13), ("cipher: aes", 13), ('max_mem: 1, key: "", cipher: aes', 25), ("key: k, cipher: aes", None)],
@@ -253,6 +263,9 @@ def test_names_with_spaces_are_refused(text: str, refused: str) -> None:
             "lame_duck_duration: '30s'\nlame_duck_grace_period: '30s'",
             "2:1: lame duck grace period (30s) should be strictly lower than lame duck duration (30s)",
         ),
+        ("max_closed_clients: -1", "1:1: max_closed_clients (-1) cannot be negative"),
+        ("client_advertise: 'h:1:x'", '1:1: client_advertise "h:1:x": too many colons in address'),
+        ("client_advertise: 'h:x'", '1:1: client_advertise "h:x": could not parse port "x"'),
         ("no_auth_user: x", '1:1: no_auth_user: "x" present, but users/nkeys are not defined'),
         (
             "no_auth_user: x\nauthorization { users: [{user: y}] }",
@@ -321,6 +334,26 @@ def test_missing_feature_names_option_and_position() -> None:
 def test_option_that_asks_for_nothing_needs_no_feature(text: str) -> None:
     """What is given but off, or equal to the default, does not stop a start."""
     assert unsupported(load(text), built=frozenset()) == []
+
+
+@pytest.mark.parametrize(
+    ("inside", "missing"),
+    [
+        ('A { exports: [{stream: "x"}] }', '"accounts.A.exports": exports and imports between accounts'),
+        ('A {}\nB { imports: [{stream: {account: A, subject: "x"}}] }',
+         '"accounts.B.imports": exports and imports between accounts'),
+        ("A { limits { max_connections: 1 } }", '"accounts.A.limits": limits of an account\'s clients'),
+        ('A { mappings { a: "b" } }', '"accounts.A.mappings": subject mappings'),
+        ('A { trace_dest: "t" }', '"accounts.A.msg_trace": message tracing'),
+        ("A { jetstream { cluster_traffic: owner } }", '"accounts.A.jetstream.cluster_traffic": clustering'),
+        ("$SYS { users: [{user: s}] }", '"accounts.$SYS": the system account'),
+    ],
+)  # fmt: skip
+def test_what_is_missing_of_accounts_is_named(inside: str, missing: str) -> None:
+    """Accounts with users and JetStream start; whatever else one may have is refused by its path."""
+    assert unsupported(load("accounts { A { users: [{user: a}], jetstream { max_streams: 1 } } }")) == []
+    (problem,) = unsupported(load(f"accounts {{ {inside} }}"))
+    assert str(problem).endswith(f"{missing} is not available in this release")
 
 
 # ------------------------------------------------------------------ the table

@@ -1,7 +1,7 @@
-"""Times and durations as the JetStream API writes them: RFC 3339 with nanoseconds, and Go's duration notation.
+"""Times, durations and quoted text as Go writes them, and so NATS: in the API, in headers, configurations and reports.
 
-A time is an int: nanoseconds since the Unix epoch, UTC. The API's "no time" is the year 1 (`ZERO_TIME`), which is
-None here. Durations are ints in nanoseconds; in JSON they are numbers, in headers and status texts `1h30m0.5s`.
+A time is an int: nanoseconds since the Unix epoch, UTC; its text is RFC 3339. "No time" is the year 1 (`ZERO_TIME`),
+which is None here. Durations are ints in nanoseconds; their text is `1h30m0.5s`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _RFC3339 = re.compile(
 )
 _SECONDS_MIN = calendar.timegm((1, 1, 1, 0, 0, 0))
 _SECONDS_MAX = calendar.timegm((9999, 12, 31, 23, 59, 59))
-_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _UNIT_NS = {
     "ns": 1,
     "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
+    "µs": 1_000,  # U+00B5, micro sign
+    "μs": 1_000,  # U+03BC, Greek mu
     "ms": 1_000_000,
     "s": SECOND_NS,
     "m": 60 * SECOND_NS,
@@ -76,24 +76,40 @@ def _format_second(seconds: int) -> str:
 
 def parse_duration(text: str) -> int | None:
     """Nanoseconds of a Go duration (`1h1m`, `-1.5s`, `0`), None for a text that is none or overflows 64 bits."""
+    found = _read_duration(text)
+    return found if isinstance(found, int) else None
+
+
+def duration_fault(text: str) -> str:
+    """What Go says of a text that is no duration."""
+    found = _read_duration(text)
+    return found if isinstance(found, str) else ""
+
+
+def _read_duration(text: str) -> int | str:
+    """Nanoseconds, or what is wrong with the text."""
+    invalid = "time: invalid duration "
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0
     if not rest or len(rest) > DURATION_SIZE_MAX:
-        return None
+        return invalid + quote(text)
     total_ns = 0
     position = 0
     while position < len(rest):
         found = _DURATION_PART.match(rest, position)
-        if found is None or not (found[1] or found[2]):
-            return None
-        unit_ns = _UNIT_NS[found[3]]
-        total_ns += int(found[1] or 0) * unit_ns
-        if found[2]:
-            total_ns += int(found[2]) * unit_ns // 10 ** len(found[2])
+        assert found is not None  # it matches the empty string
+        whole, fraction, unit = found[1], found[2] or "", found[3]
+        if not (whole or fraction):
+            return invalid + quote(text)
+        unit_ns = _UNIT_NS.get(unit)
+        if unit_ns is None:
+            fault = f"unknown unit {quote(unit)}" if unit else "missing unit"
+            return f"time: {fault} in duration {quote(text)}"
+        total_ns += int(whole or 0) * unit_ns + int(fraction or 0) * unit_ns // 10 ** len(fraction)
         position = found.end()
-    return sign * total_ns if total_ns <= DURATION_NS_MAX else None
+    return sign * total_ns if total_ns <= DURATION_NS_MAX else invalid + quote(text)
 
 
 def format_duration(ns: int) -> str:
@@ -120,3 +136,33 @@ def _decimal(value: int, unit: int) -> str:
     if not rest:
         return str(whole)
     return f"{whole}.{rest:0{len(str(unit)) - 1}d}".rstrip("0")
+
+
+_QUOTE_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+def quote(text: str) -> str:
+    """`text` in double quotes, escaped as Go's `%q` does: what is not printable becomes an escape.
+
+    Bytes that are not UTF-8 are given as surrogates (`surrogateescape`).
+    """
+    # Subjects and names of plain characters are by far the most common.
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def _escape(character: str) -> str:
+    short = _QUOTE_ESCAPES.get(character)
+    if short is not None:
+        return short
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

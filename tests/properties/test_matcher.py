@@ -1,15 +1,15 @@
-"""Filters of consumers on a stream's index: many at once match what each alone would."""
+"""Many patterns at once match what each alone would."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.jetstream.store import _Matcher
+from tnats.subjects.matcher import Matcher
 from tnats.subjects.tokens import is_valid_pattern, subject_matches
 
 TOKENS = st.sampled_from([b"a", b"b", b"ab"])
-SUBJECTS = st.lists(TOKENS, min_size=1, max_size=4).map(b".".join)
+SUBJECTS = st.lists(TOKENS | st.just(b"*"), min_size=1, max_size=4).map(b".".join)
 PATTERNS = (
     st.lists(TOKENS | st.just(b"*"), min_size=0, max_size=4)
     .flatmap(lambda tokens: st.sampled_from([tokens, [*tokens, b">"]]))
@@ -19,8 +19,8 @@ PATTERNS = (
 
 
 @given(st.lists(PATTERNS, min_size=1, max_size=8), st.lists(SUBJECTS, min_size=1, max_size=8))
-def test_filters_match_as_each_alone(patterns: list[bytes], subjects: list[bytes]) -> None:
+def test_patterns_match_as_each_alone(patterns: list[bytes], subjects: list[bytes]) -> None:
     """A subject is wanted if one of the patterns matches it, also when it is asked for again."""
-    matches = _Matcher(tuple(patterns))
+    matches = Matcher(patterns)
     for subject in subjects * 2:
         assert matches(subject) == any(subject_matches(pattern, subject) for pattern in patterns)

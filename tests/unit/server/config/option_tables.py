@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tnats.notation import format_duration
 from tnats.server.config.features import BUILT
-from tnats.server.config.notation import format_duration
 from tnats.server.config.options import Options
 from tnats.server.config.table import Row, Section, rows_of
 
