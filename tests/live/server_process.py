@@ -26,11 +26,13 @@ LOG_PATHS: dict[int, Path] = {}
 COMMAND = [sys.executable, "-m", "tnats", "serve"]
 
 
-def wait_until(condition: Callable[[], object], what: str = "it") -> None:
-    """Look again and again until `condition` holds; fails after PATIENCE_S."""
+def wait_until(condition: Callable[[], object], what: str = "it", lacking: Callable[[], object] | None = None) -> None:
+    """Look again and again until `condition` holds; fails after PATIENCE_S, with what `lacking` says then."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about within {PATIENCE_S} s"
+        assert time.monotonic() < deadline, (
+            f"{what} did not come about within {PATIENCE_S} s{f': {lacking()}' if lacking else ''}"
+        )
         time.sleep(0.01)
 
 

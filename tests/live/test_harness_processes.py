@@ -14,11 +14,12 @@ from tests.live.server_process import PATIENCE_S, wait_until
 
 from tnats.__main__ import main
 from tnats.cli.jepsen import carry_out
+from tnats.harness.real import workplace
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.processes import ServerProcess
 from tnats.harness.real.stores import DirectoryStore, missing_for_mount, open_fault_fs
 from tnats.harness.real.targets import Target, find_target
-from tnats.harness.real.warden import clear, identity, remaining
+from tnats.harness.real.warden import MARK, clear, processes
 from tnats.harness.real.workplace import open_workplace
 from tnats.runtime.live import live_runtime
 
@@ -113,21 +114,43 @@ async def test_a_workplace_ends_what_it_started() -> None:
     directories[0].rmdir()
 
 
-def test_the_warden_clears_what_was_not_taken_back() -> None:
-    """Newest first, each once."""
-    lines = ["directory /d", "pid 1", "pid 2", "gone pid 1", "mount /d/m", "pid 3", "gone mount /d/m"]
-    assert remaining(lines) == [("pid", "3"), ("pid", "2"), ("directory", "/d")]
+def test_what_was_being_started_when_the_harness_was_killed_is_found(tmp_path: Path) -> None:
+    """By its mark, though nobody has written down that it is there; what has no mark, or another's, is spared."""
+    place, other = tmp_path / "place", tmp_path / "place-2"
+    marked = subprocess.Popen(SLEEPER, env={**os.environ, MARK: str(place)})
+    spared = subprocess.Popen(SLEEPER, env={**os.environ, MARK: str(other)})
+    with marked, spared:
+        try:
+            wait_until(lambda: processes(str(place)) == [marked.pid], "the mark")
+            place.mkdir()
+            clear(str(place), keep=False)
+            assert marked.wait(PATIENCE_S) == -signal.SIGKILL
+            assert not place.exists()
+            assert is_alive(spared.pid)
+        finally:
+            marked.kill()
+            spared.kill()
 
 
-def test_the_warden_spares_a_process_that_got_the_number_later() -> None:
-    """Only the process that was noted is killed, told apart by its start."""
-    with subprocess.Popen(SLEEPER) as sleeper:
-        noted = identity(sleeper.pid)
-        clear("pid", noted[:-1] + ("1" if noted[-1] != "1" else "2"))
-        assert is_alive(sleeper.pid)
-        clear("pid", noted)
-        sleeper.wait(PATIENCE_S)
-    assert sleeper.returncode == -signal.SIGKILL
+def test_what_is_to_be_kept_is_kept(tmp_path: Path) -> None:
+    """Also when it is the warden who clears up: only the processes end."""
+    (tmp_path / "log").write_text("a line")
+    with subprocess.Popen(SLEEPER, env={**os.environ, MARK: str(tmp_path)}) as marked:
+        wait_until(lambda: processes(str(tmp_path)) == [marked.pid], "the mark")
+        clear(str(tmp_path), keep=True)
+        assert marked.wait(PATIENCE_S) == -signal.SIGKILL
+    assert (tmp_path / "log").read_text() == "a line"
+
+
+async def test_no_two_workplaces_are_told_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of them twice, though nobody listens there yet; what is given back may be told again."""
+    monkeypatch.setattr(workplace, "PORT_MIN", 20_000)
+    monkeypatch.setattr(workplace, "PORT_MAX", 20_040)
+    async with open_workplace() as one, open_workplace() as another:
+        told = [place.reserve_port() for place in (one, another, one, another) for _ in range(5)]
+        assert len(set(told)) == len(told)
+    async with open_workplace() as third:
+        assert {third.reserve_port() for _ in range(25)} & set(told)
 
 
 async def test_a_server_that_ends_at_once_is_reported_with_its_last_word() -> None:

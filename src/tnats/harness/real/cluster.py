@@ -16,7 +16,7 @@ from tnats.harness.real.processes import ServerProcess
 from tnats.harness.real.routes import Routes, open_routes
 from tnats.harness.real.stores import DirectoryStore, Store, open_fault_fs
 from tnats.harness.real.targets import Target
-from tnats.harness.real.workplace import Workplace, free_port
+from tnats.harness.real.workplace import Workplace
 from tnats.harness.selection import minority_count
 from tnats.records import define
 from tnats.runtime.api import Runtime
@@ -109,7 +109,7 @@ async def open_cluster(
             nodes[name] = Node(server, store)
         routes: Routes | None = None
         if variant.nodes > 1:
-            ports = {name: free_port() for name in names}
+            ports = {name: workplace.reserve_port() for name in names}
             routes = await stack.enter_async_context(open_routes(runtime, random.Random(rng.random()), ports))
             for name, node in nodes.items():
                 node.server.join(Membership(ports[name], list(routes.ports(name).values())))

@@ -15,7 +15,7 @@ from tnats.harness.real import configuration
 from tnats.harness.real.configuration import Membership, Ports
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.targets import Target
-from tnats.harness.real.workplace import Workplace, free_port, last_line, log_text
+from tnats.harness.real.workplace import Workplace, last_line, log_text
 from tnats.limits import SECOND_NS
 from tnats.records import frozen
 from tnats.runtime.api import NetworkError, Runtime
@@ -49,7 +49,7 @@ class ServerProcess:
         self.name = name
         self.target = target
         self.store = store
-        self.ports = Ports(free_port(), free_port())
+        self.ports = Ports(workplace.reserve_port(), workplace.reserve_port())
         self.log = workplace.directory / f"{name}.log"
         self.boot_count = 1
         """Counts the losses of power, too: a server may ask its machine whether there was one."""

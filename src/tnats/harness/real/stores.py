@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import trio
 
 from tnats.harness.real.errors import CouldNotRun
-from tnats.harness.real.warden import clear
+from tnats.harness.real.warden import unmount
 from tnats.harness.real.workplace import Workplace, last_line
 from tnats.runtime.sim.disk_faults import flip_bits
 
@@ -244,7 +244,6 @@ async def open_fault_fs(
     path = workplace.directory / f"{name}-disk"
     path.mkdir()
     log = workplace.directory / f"{name}-faultfs.log"
-    workplace.note("mount", path)
     process = await workplace.start(
         [*FILE_SYSTEM, str(path), str(seed), names, str(write_back_s)],
         log=log,
@@ -262,5 +261,4 @@ async def open_fault_fs(
             with trio.move_on_after(MOUNT_TIMEOUT_S):
                 await workplace.wait(process)
             await workplace.kill(process)
-            await trio.to_thread.run_sync(clear, "mount", str(path))  # is still there if the process was killed
-            workplace.forget("mount", path)
+            await trio.to_thread.run_sync(unmount, str(path))  # is still there if the process was killed

@@ -1,9 +1,9 @@
-"""Clears up after a harness that died: `python -m tnats.harness.real.warden`, started by `Workplace`.
+"""Clears up after a harness that died: `python -m tnats.harness.real.warden DIRECTORY [keep]`, started by `Workplace`.
 
-The harness writes down, one line each, what exists on its behalf: `pid 123:4567` (with the time of its start, so that
-nobody else who got the number later is meant), `mount /path`, `directory /path`. It takes back what it has ended
-itself: `gone pid 123:4567`. When standard input ends, whatever is still on the list is killed, unmounted and removed.
-So nothing is left behind even by SIGKILL. Runs in a session of its own, out of reach of Ctrl-C.
+It waits for the end of its standard input, which comes with the end of the harness, however that ends. Then it clears
+the workplace, by what the kernel knows of it and not by a list that the harness would have to keep: the processes that
+carry its mark in their environment, the mounts beneath its directory, and the directory. So what was being started in
+the very moment of a SIGKILL is found too. Runs in a session of its own, out of reach of Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,57 +13,70 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from contextlib import suppress
 from pathlib import Path
 
-
-def remaining(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """What was noted and not taken back, newest first."""
-    noted: dict[tuple[str, str], None] = {}
-    for line in lines:
-        kind, _, name = line.strip().partition(" ")
-        if kind == "gone":
-            kind, _, name = name.partition(" ")
-            noted.pop((kind, name), None)
-        else:
-            noted[(kind, name)] = None
-    return list(reversed(noted))
+MARK = "TNATS_WORKPLACE"
+"""The variable in the environment of every process of a workplace: its directory."""
+KEEP = "keep"
+CLEAR_TIMEOUT_S = 20.0
+POLL_S = 0.02
 
 
-def start_time(pid: int) -> str:
-    """When a process started, in ticks since boot; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
+def processes(directory: str) -> list[int]:
+    """Process ids of those that carry the mark of the workplace at `directory` and have not ended."""
+    mark = os.fsencode(f"{MARK}={directory}")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended meanwhile, or is not ours
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
 
 
-def identity(pid: int) -> str:
-    """What is noted of a process."""
-    return f"{pid}:{start_time(pid)}"
+def mounts(directory: str) -> list[str]:
+    """What is mounted beneath `directory`, newest first."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    paths = [line.split()[1].replace(r"\040", " ") for line in reversed(lines)]
+    return [path for path in paths if path.startswith(f"{directory}/")]
 
 
-def clear(kind: str, name: str) -> None:
-    """End one thing, whatever its state."""
-    if kind == "pid":
-        pid = int(name.partition(":")[0])
-        if identity(pid) == name:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-    elif kind == "mount":
-        subprocess.run(["fusermount3", "-u", "-z", name], check=False, stderr=subprocess.DEVNULL)
-    elif kind == "directory":
-        shutil.rmtree(name, ignore_errors=True)
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def unmount(path: str) -> None:
+    """Also if nobody answers there any more, and if nothing is mounted there."""
+    subprocess.run(["fusermount3", "-u", "-z", path], check=False, stderr=subprocess.DEVNULL)
+
+
+def clear(directory: str, *, keep: bool) -> None:
+    """Kill, unmount and, unless it is to be kept, remove, until nothing is left or the time for it is over.
+
+    More than once: a process takes its time to die, and may put a file into a directory that is being removed.
+    """
+    deadline = time.monotonic() + CLEAR_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for pid in processes(directory):
+            kill(pid)
+        for path in mounts(directory):  # not free before its users are dead
+            unmount(path)
+        if not processes(directory) and not mounts(directory):
+            if not keep:
+                shutil.rmtree(directory, ignore_errors=True)
+            if (keep or not os.path.exists(directory)) and not processes(directory):
+                return
+        time.sleep(POLL_S)
 
 
 def main() -> int:
     """Wait for the end of standard input, then clear."""
-    left = remaining(sys.stdin)
-    order = ("pid", "mount", "directory")  # a mount is free once its users are dead
-    for kind, name in sorted(left, key=lambda item: order.index(item[0])):
-        clear(kind, name)
+    sys.stdin.read()
+    directory, *words = sys.argv[1:]
+    clear(directory, keep=KEEP in words)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One run's private directory, and the list of everything that must not outlive it.
+"""One run's private directory, and everything that must not outlive it.
 
 Inside `open_workplace` processes are started, mounts made; at its end, also after an error or Ctrl-C, all of it is
 ended here, and `warden` does the same should this process be killed.
@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import trio
 
-from tnats.harness.real.warden import identity
+from tnats.harness.real.warden import KEEP, MARK, clear
 
 WARDEN = (sys.executable, "-m", "tnats.harness.real.warden")
 PREFIX = "tnats-jepsen-"
+HOST = "127.0.0.1"
 PORT_MIN, PORT_MAX = 10_000, 32_768
 """Below what Linux gives to outgoing connections."""
 
@@ -31,22 +32,27 @@ PORT_MIN, PORT_MAX = 10_000, 32_768
 class Workplace:
     """Made by `open_workplace`."""
 
-    def __init__(self, directory: Path, warden: subprocess.Popen[bytes]) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._warden = warden
-        self._processes: dict[trio.Process, str] = {}
-        """With what the warden was told of them."""
+        self._processes: list[trio.Process] = []
+        self._reserved: list[socket.socket] = []
 
-    def note(self, kind: str, name: object) -> None:
-        """Something exists now: `pid`, `mount` or `directory`."""
-        assert self._warden.stdin is not None
-        with suppress(BrokenPipeError):  # somebody has killed the warden: all the more must be cleared up here
-            self._warden.stdin.write(f"{kind} {name}\n".encode())
-            self._warden.stdin.flush()
-
-    def forget(self, kind: str, name: object) -> None:
-        """It is gone."""
-        self.note(f"gone {kind}", name)
+    def reserve_port(self) -> int:
+        """A TCP port of the loopback interface that nobody listens on, that no outgoing connection is given by itself,
+        and that no workplace is told again while this one is there: a server that was killed must find its port free
+        when it comes back. What says so to other workplaces is the UDP port of the same number.
+        """
+        chance = random.SystemRandom()
+        while True:
+            port = chance.randrange(PORT_MIN, PORT_MAX)
+            with socket.socket() as probe, ExitStack() as unless_free:
+                token = unless_free.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+                with suppress(OSError):
+                    token.bind((HOST, port))
+                    probe.bind((HOST, port))
+                    unless_free.pop_all()
+                    self._reserved.append(token)
+                    return port
 
     async def start(
         self,
@@ -65,18 +71,16 @@ class Workplace:
                 stdout=sink.fileno() if stdout is None else stdout,
                 stderr=sink.fileno(),
                 start_new_session=True,
-                env=None if environment is None else {**os.environ, **environment},
+                env={**os.environ, **(environment or {}), MARK: str(self.directory)},
             )
-        self._processes[process] = identity(process.pid)
-        self.note("pid", self._processes[process])
+        self._processes.append(process)
         return process
 
     async def wait(self, process: trio.Process) -> int:
         """Wait until it has ended; returns its exit status, negative for a signal."""
         status = await process.wait()
-        noted = self._processes.pop(process, None)
-        if noted is not None:
-            self.forget("pid", noted)
+        if process in self._processes:
+            self._processes.remove(process)
         return status
 
     async def kill(self, process: trio.Process) -> None:
@@ -87,30 +91,27 @@ class Workplace:
             await self.wait(process)
 
     async def end(self) -> None:
-        """Kill what still runs."""
-        for process in reversed(list(self._processes)):
+        """Kill what still runs, and give the ports back."""
+        for process in reversed(self._processes[:]):
             await self.kill(process)
+        for token in self._reserved:
+            token.close()
 
 
 @asynccontextmanager
 async def open_workplace(*, keep: bool = False) -> AsyncIterator[Workplace]:
-    """A fresh private directory and an empty list. With `keep` the directory stays for whoever wants to look."""
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
-    warden = subprocess.Popen(WARDEN, stdin=subprocess.PIPE, start_new_session=True)
-    workplace = Workplace(directory, warden)
-    workplace.note("directory", directory)
+    """A fresh private directory. With `keep` it stays for whoever wants to look."""
+    directory = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))  # what the kernel calls it
+    command = [*WARDEN, directory, *([KEEP] if keep else [])]
+    warden = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    workplace = Workplace(Path(directory))
     try:
         yield workplace
     finally:
         with trio.CancelScope(shield=True):
             await workplace.end()
-            if not keep:
-                shutil.rmtree(directory, ignore_errors=True)
-            workplace.forget("directory", directory)
-            assert warden.stdin is not None
-            with suppress(BrokenPipeError):
-                warden.stdin.close()
-            await trio.to_thread.run_sync(warden.wait)
+            await trio.to_thread.run_sync(partial(clear, directory, keep=keep))
+            await trio.to_thread.run_sync(warden.communicate)
 
 
 def log_text(log: Path) -> str:
@@ -122,18 +123,3 @@ def last_line(log: Path) -> str:
     """The end of the last line of a log."""
     lines = log_text(log).strip().splitlines()
     return lines[-1][-200:] if lines else "(nothing)"
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on, and that no outgoing connection is given by itself:
-    a server that was killed must find its port free when it comes back.
-    """
-    chance = random.SystemRandom()
-    while True:
-        port = chance.randrange(PORT_MIN, PORT_MAX)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
