@@ -32,7 +32,7 @@ class JetStreamOptions:
     max_request_batch: int = 0
     ingest_msgs_max: int = 100_000
     ingest_bytes_max: int = 128 * MIB
-    """Published to one stream and not stored yet; beyond it publishers are told 429."""
+    """Published to one stream and not stored yet, or not answered; beyond it publishers are told 429."""
     requests_max: int = 10_000
     info_requests_max: int = 10_000
     batch_limits: BatchLimits = attrs.field(factory=BatchLimits)

@@ -36,6 +36,8 @@ class InFlight:
         self.size_bytes = 0
         """By so much the entries let the stream grow, where account is kept of it; `added_count` likewise."""
         self.added_count = 0
+        self.answers_count = 0
+        """Answers that go out with the entries, beside those to the messages in them."""
         self._next_seq = machine.store.last_seq + 1
         self._ids: dict[bytes, int] = {}
         """Sequences by message id, oldest first."""
@@ -108,6 +110,7 @@ class InFlight:
         self._entries.append(entry)
         self.size_bytes += entry.size_bytes
         self.added_count += entry.added_count
+        self.answers_count += len(entry.after)
 
     def answer_after(self, entry: Append) -> bool:
         """Let the answers of `entry`, which stores nothing, wait for what is in flight; False if nothing is."""
@@ -115,6 +118,7 @@ class InFlight:
             return False
         last = self._entries[-1]
         last.after.extend((len(last.messages), answer) for _, answer in entry.after)
+        self.answers_count += len(entry.after)
         return True
 
     def applied(self, entry: Append) -> None:
@@ -125,6 +129,7 @@ class InFlight:
         self._entries.popleft()
         self.size_bytes -= entry.size_bytes
         self.added_count -= entry.added_count
+        self.answers_count -= len(entry.after)
         if not self._ids:
             return
         gone = []
@@ -145,6 +150,7 @@ class InFlight:
         self._entries.clear()
         self.size_bytes = 0
         self.added_count = 0
+        self.answers_count = 0
         self._next_seq = self._machine.store.last_seq + 1
         self._ids.clear()
         self._last_id = self._machine.duplicates.last

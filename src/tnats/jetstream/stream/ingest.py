@@ -103,7 +103,8 @@ class Ingest:
         is_busy = self._host.store.journal.is_busy
         if is_busy or stream.pending_bytes + self._line.bytes >= options.ingest_bytes_max:
             return 0
-        return max(options.ingest_msgs_max - stream.pending_msgs - self._line.msgs, 0)
+        waiting = stream.pending_msgs + stream.waiting_answers_count + self._line.msgs
+        return max(options.ingest_msgs_max - waiting, 0)
 
     def _trouble(self, stream: StreamService) -> errors.ApiError | None:
         """Why nothing may be taken in now."""

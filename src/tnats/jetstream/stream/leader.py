@@ -276,6 +276,11 @@ class StreamLeader:
         elif not isinstance(entry, Remove | Purge):
             self.reconfigure()
 
+    @property
+    def waiting_answers_count(self) -> int:
+        """Answers that wait for entries, beside those to the messages that the entries store."""
+        return self._in_flight.answers_count
+
     def answers(self, entry: Append) -> list[Reply]:
         """What to send now that the entry is committed."""
         if self.config.no_ack or not entry.replies:

@@ -125,6 +125,7 @@ class StreamService:
         self._held: deque[tuple[int, list[Reply]]] = deque()
         """Answers with the index of the entry that they wait for: a refusal tells of entries that are on their way, and
         whoever has heard it must find them."""
+        self._held_count = 0
         self._republisher: Republisher | None = None
         self._is_circular = False
         """That it republishes in a circle has been logged."""
@@ -217,8 +218,14 @@ class StreamService:
             self._set_timer()  # a batch may have begun
         if admission.replies and self._pending:
             self._held.append((self.applied_index + len(self._pending), admission.replies))
+            self._held_count += len(admission.replies)
         elif admission.replies:
             self.ingest.client.publish_all(admission.replies)
+
+    @property
+    def waiting_answers_count(self) -> int:
+        """Answers that wait for the log, although nothing is stored of what they answer."""
+        return self._held_count + self.leader.waiting_answers_count
 
     # ------------------------------------------------------------------ the log
 
@@ -301,6 +308,7 @@ class StreamService:
             pending.is_given_up = True
         self.pending_bytes = self.pending_msgs = 0
         self._held.clear()
+        self._held_count = 0
         if isinstance(error, StoreFull):
             self.ingest.pause(self, error)
             if not error.may_have_written and not self.config.no_ack:
@@ -335,7 +343,9 @@ class StreamService:
         elif isinstance(entry, Configure):
             self._follow_config()
         while self._held and self._held[0][0] <= self.applied_index:
-            self.ingest.client.publish_all(self._held.popleft()[1])
+            _, replies = self._held.popleft()
+            self._held_count -= len(replies)
+            self.ingest.client.publish_all(replies)
         if isinstance(entry, Append):
             self._has_advanced()
         if self.consumers:
