@@ -14,9 +14,10 @@ import trio
 from tests.unit.jetstream.service_world import Stage, call, play, publish
 
 from tnats.client import Client, ClientError, Subscription, connect
+from tnats.jetstream.stream import remote_sourcing
 from tnats.limits import SECOND_NS
 from tnats.notation import format_time
-from tnats.runtime.sim.disk_faults import DiskFault, Fail
+from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
 
 
 def open_client(stage: Stage) -> Any:
@@ -440,6 +441,49 @@ def test_a_way_that_breaks_now_and_then() -> None:
             wanted = [str(number) for number in range(300)]
             for name in "OMS":
                 assert [payload for _, _, payload in await held(client, name)] == wanted, name
+
+    play(1, scene).unwrap()
+
+
+def test_an_origin_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an origin that sends on while nothing can be stored no more is kept than the bound, empty messages included;
+    that session ends, and the next one brings what was left out.
+    """
+    bound, count = 4000, 500
+    monkeypatch.setattr(remote_sourcing, "WAITING_BYTES_MAX", bound)
+
+    async def scene(stage: Stage) -> None:
+        origin = stage.node.broker.internal_client(stage.node.broker.account(), "origin", lambda batch: None)
+
+        async def send(start_seq: int, deliver: str) -> None:
+            for seq in range(start_seq, count + 1):
+                reply = f"$JS.ACK.O.c.1.{seq}.{seq - start_seq + 1}.{seq}.0"
+                origin.publish(deliver.encode(), b"", reply=reply.encode())
+                await stage.sleep(0.001)
+
+        async with open_client(stage) as client, client.subscribe("X.API.CONSUMER.CREATE.O") as asked:
+            await make(client, "S", subjects=["s"], sources=[{"name": "O", "external": {"api": "X.API"}}])
+            request = await asked.next_message()
+            await request.respond(b'{"num_pending": 500}')
+            await stage.sleep(0.1)
+            stage.machine.drive.faults.append(DiskFault(("sync",), Delay(added_ns=2 * SECOND_NS)))
+            await send(1, orjson.loads(request.data)["config"]["deliver_subject"])
+            assert stage.node.jetstream is not None
+            (intake,) = stage.node.jetstream.accounts["$G"].streams["S"].intakes
+            assert isinstance(intake, remote_sourcing.RemoteIntake)
+            assert bound / 2 < sum(sum(map(len, message)) for message in intake._waiting) < 2 * bound
+            stage.machine.drive.faults.clear()
+            monkeypatch.setattr(remote_sourcing, "WAITING_BYTES_MAX", 100 * bound)
+            request = await asked.next_message()
+            config = orjson.loads(request.data)["config"]
+            await request.respond(b'{"num_pending": 400}')
+            await stage.sleep(0.1)
+            assert 1 < config["opt_start_seq"] < count
+            await send(config["opt_start_seq"], config["deliver_subject"])
+            await stage.sleep(1)
+            info: Any = await call(client, "STREAM.INFO.S")
+            assert info["state"]["messages"] == count
+            assert intake.info().seq == count
 
     play(1, scene).unwrap()
 

@@ -45,11 +45,15 @@ ANSWER_NS_MAX = 5 * SECOND_NS
 INACTIVE_NS = 10 * SECOND_NS
 """The consumer goes by itself when nobody has listened for so long."""
 WAITING_BYTES_MAX = 64 * MIB
-"""What came and is not stored: twice the largest window of flow control."""
+"""What came and is not stored: twice the largest window of flow control, which counts subjects and replies as well."""
 
 _STATUS = b"NATS/1.0 100"
 _LAST_CONSUMER = b"Nats-Last-Consumer"
 _STALLED = b"Nats-Consumer-Stalled"
+
+
+_Waiting = tuple[bytes, bytes, bytes, bytes]
+"""Subject, reply, header block and payload of what came."""
 
 
 class _Ended(Exception):
@@ -77,8 +81,7 @@ class RemoteIntake(Intake):
         super().__init__(stream, source, is_mirror=is_mirror)
         self._lag = 0
         self._consumer_seq = 0
-        self._waiting: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
-        """Subject, reply, header block, payload."""
+        self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._answer: tuple[bytes, bytes] | None = None
         """Header block and payload of what the origin's API has said."""
@@ -185,8 +188,11 @@ class RemoteIntake(Intake):
             if message.subject.startswith(b"_INBOX."):
                 self._answer = (block, payload)
                 continue
-            self._waiting_bytes += len(block) + len(payload)
-            self._waiting.append((message.subject, message.reply, block, payload))
+            if self._waiting_bytes > WAITING_BYTES_MAX:
+                continue  # the session ends for it, and what is left out comes in the next one
+            waiting = (message.subject, message.reply, block, payload)
+            self._waiting_bytes += _size_of(waiting)
+            self._waiting.append(waiting)
         self._heard.set()
 
     async def _wait(self, condition: Callable[[], bool], wait_ns_max: int) -> None:
@@ -219,9 +225,10 @@ class RemoteIntake(Intake):
         stored: list[Stored] = []
         size = 0
         while self._waiting and len(stored) < SOURCING_BATCH_MSGS_MAX and size < SOURCING_BATCH_BYTES_MAX:
-            subject, reply, block, payload = self._waiting.popleft()
+            waiting = self._waiting.popleft()
+            subject, reply, block, payload = waiting
             size += len(block) + len(payload)
-            self._waiting_bytes -= len(block) + len(payload)
+            self._waiting_bytes -= _size_of(waiting)
             if block.startswith(_STATUS) and not payload:
                 last = get_header(block, _LAST_CONSUMER) or b""
                 is_missing = last.isdigit() and int(last) > self._consumer_seq
@@ -235,6 +242,10 @@ class RemoteIntake(Intake):
             self._consumer_seq, self._lag = place.consumer_seq, place.pending
             stored.append((place.stream_seq, place.time_ns, subject, block, payload))
         return stored, b"", False
+
+
+def _size_of(waiting: _Waiting) -> int:
+    return sum(map(len, waiting))
 
 
 def _parse_reply(reply: bytes) -> _Place | None:
