@@ -442,6 +442,9 @@ JETSTREAM_CLOSE_NS_MAX = 20 * SECOND_NS
 DIRECT_GET_SUBJECTS_MAX = 1024
 """Subjects whose last messages one direct get may ask for (ADR-31)."""
 
+DIRECT_GETS_MAX = 10_000
+"""Direct gets of one account that wait for the disk or for their reader; more are told 429. As many as API requests."""
+
 JOURNAL_PART_BYTES = 64 * MIB
 """One preallocated file of the journal: what a start has to read per file that is still needed."""
 

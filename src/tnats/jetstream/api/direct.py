@@ -1,11 +1,12 @@
 """Direct gets: messages as they are, with headers that say where they stand (ADR-31).
 
-A request for one message that is at hand is answered in the call that brought it; everything else gets a task.
+A request for one message that is at hand is answered in the call that brought it; everything else gets a task, as long
+as there are not too many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.ports import Bus, Client
 from tnats.jetstream.room import load_for
 from tnats.jetstream.stream.ports import Inbound
-from tnats.limits import DIRECT_GET_SUBJECTS_MAX, READER_PATIENCE_NS
+from tnats.limits import DIRECT_GET_SUBJECTS_MAX, DIRECT_GETS_MAX, READER_PATIENCE_NS
 from tnats.notation import format_time
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import DataDamaged, StorageError
@@ -53,6 +54,8 @@ class DirectGetService:
         """By the name that is asked for, then by the name of the stream that answers."""
         self._subscriptions: dict[str, list[Any]] = {}
         """By the name that is asked for."""
+        self._under_way_count = 0
+        """Those that have a task."""
 
     def close(self) -> None:
         """Answer no more."""
@@ -67,7 +70,7 @@ class DirectGetService:
         self._withdraw(stream, except_for=names)
         for name in names:
             found = self._answering.setdefault(name, {})
-            found.setdefault(stream.name, DirectGets(self._host, stream, self._client))
+            found.setdefault(stream.name, DirectGets(self._host, stream, self._client, self.begin))
             if name not in self._subscriptions:
                 domain = self._host.options.domain
                 patterns = [*api_forms(f"DIRECT.GET.{name}", domain), *api_forms(f"DIRECT.GET.{name}.>", domain)]
@@ -86,6 +89,20 @@ class DirectGetService:
             for subscription in self._subscriptions.pop(name):
                 self._client.end_subscription(subscription)
 
+    def begin(self, work: Callable[..., Awaitable[None]], *args: Any) -> bool:
+        """Start a task for a request; whether there may be another one."""
+        if self._under_way_count >= DIRECT_GETS_MAX:
+            return False
+        self._under_way_count += 1
+        self._host.spawn(self._run, work, *args)
+        return True
+
+    async def _run(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await work(*args)
+        finally:
+            self._under_way_count -= 1
+
     def _deliver(self, batch: list[Inbound]) -> None:
         for message in batch:
             _, _, rest = message.subject.partition(b".DIRECT.GET.")
@@ -99,10 +116,12 @@ class DirectGetService:
 class DirectGets:
     """Answers direct gets from one stream."""
 
-    def __init__(self, host: Host, stream: StreamService, client: Client) -> None:
+    def __init__(self, host: Host, stream: StreamService, client: Client, begin: Callable[..., bool]) -> None:
+        """`begin`: `DirectGetService.begin`."""
         self._host = host
         self._stream = stream
         self._client = client
+        self._begin = begin
 
     def deliver(self, message: Inbound, last_by: bytes) -> None:
         """A request came. `last_by`: the subject behind the stream's name, whose last message is wanted, or empty."""
@@ -116,7 +135,7 @@ class DirectGets:
         if isinstance(wanted, str):
             self._status(message.reply, wanted)
         elif wanted.batch or wanted.multi_last:
-            self._host.spawn(self._batch, wanted, message.reply)
+            self._start(message.reply, self._batch, wanted)
         else:
             self._single(wanted, message.reply)
 
@@ -158,11 +177,16 @@ class DirectGets:
             self._fail(seq, reply, failure)
             return
         if message is None:
-            self._host.spawn(self._read, seq, reply, wanted.no_hdr)
+            self._start(reply, self._read, seq, wanted.no_hdr)
         else:
             self._send(message, reply, no_headers=wanted.no_hdr)
 
-    async def _read(self, seq: int, reply: bytes, no_headers: bool) -> None:
+    def _start(self, reply: bytes, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Answer in a task of its own, `work(reply, *args)`, or that there are too many."""
+        if not self._begin(work, reply, *args):
+            self._status(reply, "429 Too Many Requests")
+
+    async def _read(self, reply: bytes, seq: int, no_headers: bool) -> None:
         try:
             message = await self._stream.store.load(seq)
         except (KeyError, StorageError, DiskError) as failure:
@@ -198,7 +222,7 @@ class DirectGets:
 
     # ------------------------------------------------------------------ batches
 
-    async def _batch(self, wanted: JSApiMsgGetRequest, reply: bytes) -> None:
+    async def _batch(self, reply: bytes, wanted: JSApiMsgGetRequest) -> None:
         bytes_left = wanted.max_bytes if wanted.max_bytes > 0 else self._host.options.max_payload * 64
         if wanted.multi_last:
             up_to = self._up_to(wanted)
