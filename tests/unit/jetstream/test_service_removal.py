@@ -9,6 +9,7 @@ import pytest
 from tests.unit.jetstream.service_world import Stage, call, play
 
 from tnats.client import Client, ClientError, connect
+from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.service import StreamService
 
 COUNT = 5
@@ -87,3 +88,40 @@ def test_what_is_acknowledged_late_leaves(retention: str) -> None:
             return found
 
     assert play(1, scene).unwrap() == [5, 4, 4, 4, 3, 2, 2]
+
+
+def test_sweeps_that_are_asked_for_at_once_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many consumers go while an interest stream is looked through, it is looked through once more, and what
+    nobody needs is gone then.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "retention": "interest"})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+            for _ in range(COUNT):
+                await client.request("s", b"", timeout_s=2)
+            assert stage.node.jetstream is not None
+            stream = stage.node.jetstream.accounts["$G"].streams["S"]
+            begun: list[int] = []
+            swept = stream.interest.sweep
+
+            def sweep(store: StreamStore, from_seq: int) -> tuple[list[int], int]:
+                begun.append(from_seq)
+                if len(begun) == 1:
+                    for _ in range(50):
+                        stream.sweep()
+                return swept(store, from_seq)
+
+            monkeypatch.setattr(stream.interest, "sweep", sweep)
+            await call(client, "CONSUMER.DELETE.S.C")
+            await stage.sleep(1)
+            assert begun == [1, 1]
+            assert await messages(client) == 0
+            await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+            await call(client, "CONSUMER.DELETE.S.C")
+            await stage.sleep(1)
+            assert begun == [1, 1, 1]
+
+    play(1, scene).unwrap()

@@ -134,6 +134,8 @@ class StreamService:
         self.ingest = Ingest(self)
         self.backlog = Backlog(store.log)
         self.intakes = Intakes()
+        self._is_sweeping = False
+        self._is_sweep_wanted = False
         self._advanced: trio.Event | None = None
         self._checkpointing = trio.Lock()
 
@@ -435,17 +437,26 @@ class StreamService:
         self.sweep()
 
     def sweep(self) -> None:
-        """Interest may have ended: let go of what nobody needs."""
-        if self.config.retention == Retention.INTEREST:
+        """Interest may have ended: let go of what nobody needs. Asked for during a sweep: once more after it."""
+        if self.config.retention != Retention.INTEREST:
+            return
+        self._is_sweep_wanted = True
+        if not self._is_sweeping:
+            self._is_sweeping = True
             self.host.spawn(self._sweep)
 
     async def _sweep(self) -> None:
-        seq = 1
-        while seq and self.trouble is None:
-            gone, seq = self.interest.sweep(self.store, seq)
-            if gone:
-                self.propose(Remove(tuple(gone)))
-            await trio.lowlevel.checkpoint()
+        try:
+            while self._is_sweep_wanted:
+                self._is_sweep_wanted = False
+                seq = 1
+                while seq and self.trouble is None:
+                    gone, seq = self.interest.sweep(self.store, seq)
+                    if gone:
+                        self.propose(Remove(tuple(gone)))
+                    await trio.lowlevel.checkpoint()
+        finally:
+            self._is_sweeping = False
 
     # ------------------------------------------------------------------ time
 
