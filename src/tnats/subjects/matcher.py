@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from tnats.limits import MATCHED_SUBJECTS_MAX
 from tnats.subjects.tokens import STAR, TAIL
-
-KNOWN_SUBJECTS_MAX = 100_000
-"""Verdicts that are remembered."""
 
 _Tokens = dict[bytes, "_Tokens"]
 _END = b""
@@ -37,7 +35,7 @@ class Matcher:
     def __call__(self, subject: bytes) -> bool:
         found = self._known.get(subject)
         if found is None:
-            if len(self._known) >= KNOWN_SUBJECTS_MAX:
+            if len(self._known) >= MATCHED_SUBJECTS_MAX:
                 self._known.clear()
             found = self._known[subject] = _matches(self._root, subject.split(b"."))
         return found

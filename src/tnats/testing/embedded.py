@@ -139,8 +139,8 @@ class EmbeddedServer:
         self._changed.clear()
         self._thread = threading.Thread(target=self._run, name="tnats server", daemon=True)
         self._thread.start()
-        if not self._changed.wait(limits.TESTING_WAIT_SECONDS):
-            raise ServerFailed(self._with_logs(f"the server is not ready after {limits.TESTING_WAIT_SECONDS} s"))
+        if not self._changed.wait(limits.TESTING_WAIT_S):
+            raise ServerFailed(self._with_logs(f"the server is not ready after {limits.TESTING_WAIT_S} s"))
         if self._failure is not None:
             self._thread.join()
             self._thread = None
@@ -240,8 +240,8 @@ class EmbeddedServer:
             done.set()
 
         self._soon(run)
-        if not done.wait(limits.TESTING_WAIT_SECONDS):
-            raise ServerFailed(self._with_logs(f"the server did nothing for {limits.TESTING_WAIT_SECONDS} s"))
+        if not done.wait(limits.TESTING_WAIT_S):
+            raise ServerFailed(self._with_logs(f"the server did nothing for {limits.TESTING_WAIT_S} s"))
         if failure:
             raise failure[0]
         return outcome[0]
@@ -267,13 +267,13 @@ class EmbeddedServer:
             done.set()
 
         self._soon(lambda: (trio.lowlevel.spawn_system_task(wait), None)[1])
-        done.wait(limits.TESTING_WAIT_SECONDS)
+        done.wait(limits.TESTING_WAIT_S)
 
     def _wait_end(self, thread: threading.Thread) -> None:
         """Return when the server's thread has ended. Raises ServerFailed."""
-        thread.join(limits.TESTING_WAIT_SECONDS)
+        thread.join(limits.TESTING_WAIT_S)
         if thread.is_alive():
-            raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_SECONDS} s"))
+            raise ServerFailed(self._with_logs(f"the server has not ended after {limits.TESTING_WAIT_S} s"))
 
     def _end_at_once(self, what: str) -> SimDrive:
         if self._drive is None:

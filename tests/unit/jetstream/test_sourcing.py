@@ -450,7 +450,7 @@ def test_an_origin_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     that session ends, and the next one brings what was left out.
     """
     bound, count = 4000, 500
-    monkeypatch.setattr(remote_sourcing, "WAITING_BYTES_MAX", bound)
+    monkeypatch.setattr(remote_sourcing, "SOURCING_WAITING_BYTES_MAX", bound)
 
     async def scene(stage: Stage) -> None:
         origin = stage.node.broker.internal_client(stage.node.broker.account(), "origin", lambda batch: None)
@@ -473,7 +473,7 @@ def test_an_origin_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
             assert isinstance(intake, remote_sourcing.RemoteIntake)
             assert bound / 2 < sum(sum(map(len, message)) for message in intake._waiting) < 2 * bound
             stage.machine.drive.faults.clear()
-            monkeypatch.setattr(remote_sourcing, "WAITING_BYTES_MAX", 100 * bound)
+            monkeypatch.setattr(remote_sourcing, "SOURCING_WAITING_BYTES_MAX", 100 * bound)
             request = await asked.next_message()
             config = orjson.loads(request.data)["config"]
             await request.respond(b'{"num_pending": 400}')

@@ -26,7 +26,13 @@ from tnats.jetstream.stream.config import StreamSource
 from tnats.jetstream.stream.headers import STREAM_IDENTITY
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.sourcing import RETRY_NS, Intake
-from tnats.limits import MIB, SECOND_NS, SOURCING_BATCH_BYTES_MAX, SOURCING_BATCH_MSGS_MAX, STREAM_SEQUENCE_MAX
+from tnats.limits import (
+    SECOND_NS,
+    SOURCING_BATCH_BYTES_MAX,
+    SOURCING_BATCH_MSGS_MAX,
+    SOURCING_WAITING_BYTES_MAX,
+    STREAM_SEQUENCE_MAX,
+)
 from tnats.notation import format_time
 from tnats.records import frozen
 from tnats.runtime.api import DiskError
@@ -44,8 +50,6 @@ SILENCE_NS_MAX = 3 * HEARTBEAT_NS
 ANSWER_NS_MAX = 5 * SECOND_NS
 INACTIVE_NS = 10 * SECOND_NS
 """The consumer goes by itself when nobody has listened for so long."""
-WAITING_BYTES_MAX = 64 * MIB
-"""What came and is not stored: twice the largest window of flow control, which counts subjects and replies as well."""
 
 _STATUS = b"NATS/1.0 100"
 _LAST_CONSUMER = b"Nats-Last-Consumer"
@@ -188,7 +192,7 @@ class RemoteIntake(Intake):
             if message.subject.startswith(b"_INBOX."):
                 self._answer = (block, payload)
                 continue
-            if self._waiting_bytes > WAITING_BYTES_MAX:
+            if self._waiting_bytes > SOURCING_WAITING_BYTES_MAX:
                 continue  # the session ends for it, and what is left out comes in the next one
             waiting = (message.subject, message.reply, block, payload)
             self._waiting_bytes += _size_of(waiting)
@@ -208,7 +212,7 @@ class RemoteIntake(Intake):
     async def _store_some(self) -> None:
         """Wait for something, and store what is there. Raises _Ended, StorageError, DiskError."""
         await self._wait(lambda: bool(self._waiting), SILENCE_NS_MAX)
-        if self._waiting_bytes > WAITING_BYTES_MAX:
+        if self._waiting_bytes > SOURCING_WAITING_BYTES_MAX:
             raise _Ended
         stored, flow_reply, is_missing = self._take()
         if stored:
