@@ -123,7 +123,7 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
     def sleep(self, seconds: float) -> None:
         end_ns = self.rig.now_ns + round(seconds * SECOND)
         for _ in range(2000):
-            deadline_ns = self.rig.machine.next_deadline_ns(self.rig.now_ns)
+            deadline_ns = self.rig.machine.next_deadline_ns()
             if deadline_ns is None or deadline_ns > end_ns:
                 break
             self.rig.now_ns = max(self.rig.now_ns, deadline_ns)
@@ -302,7 +302,7 @@ class ConsumerAgainstModel(RuleBasedStateMachine):
     def nobody_is_woken_too_late(self) -> None:
         ends_ns = [one.free_from_ns for one in self.known.values() if self.is_pending(one)]
         ends_ns = [end_ns for end_ns in ends_ns if end_ns > self.rig.now_ns]
-        deadline_ns = self.rig.machine.next_deadline_ns(self.rig.now_ns)
+        deadline_ns = self.rig.machine.next_deadline_ns()
         assert not ends_ns or (deadline_ns is not None and deadline_ns <= min(ends_ns))
 
     @invariant()

@@ -163,7 +163,7 @@ def test_time_does_to_each_what_it_would_do_to_it_alone(asked: list[InVain], are
     heard: dict[str, list[tuple[int, str]]] = {}
 
     def pass_time(until_ns: int) -> None:
-        while (deadline_ns := rig.machine.next_deadline_ns(rig.now_ns)) is not None and deadline_ns <= until_ns:
+        while (deadline_ns := rig.machine.next_deadline_ns()) is not None and deadline_ns <= until_ns:
             rig.now_ns = max(rig.now_ns, deadline_ns)
             for line in rig.told(rig.machine.tick(rig.now_ns)):
                 reply, _, status = line.partition(" ")
@@ -183,7 +183,7 @@ def test_time_does_to_each_what_it_would_do_to_it_alone(asked: list[InVain], are
         )
     pass_time(rig.now_ns + 100 * SECOND)
     assert heard == expected
-    assert rig.machine.next_deadline_ns(rig.now_ns) is None
+    assert rig.machine.next_deadline_ns() is None
 
 
 def test_requests_that_are_done_are_forgotten() -> None:

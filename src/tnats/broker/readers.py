@@ -116,4 +116,9 @@ class Readers:
 
 
 def _room_of(outbounds: Sequence[Outbound | None]) -> int | None:
-    return max([NO_BOUND if outbound is None else outbound.room() for outbound in outbounds], default=None)
+    most: int | None = None
+    for outbound in outbounds:
+        room = NO_BOUND if outbound is None else outbound.room()
+        if most is None or room > most:
+            most = room
+    return most

@@ -92,6 +92,8 @@ class MessageIndex:
 
     def live_run(self, sequence: int, count_max: int) -> range:
         """The next live sequences from `sequence` on, up to the first gap behind them."""
+        if sequence == self.last:  # whoever follows a stream asks for its newest message
+            return range(sequence, sequence + (self.place(sequence) >= PLACE_MIN))
         first = self.next_live(sequence)
         return self._columns.live_run(first, min(count_max, self.last + 1 - first)) if first else range(0)
 

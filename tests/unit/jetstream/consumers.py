@@ -187,7 +187,7 @@ class Rig:
         end_ns = self.now_ns + round(seconds * SECOND)
         told: list[str] = []
         for _ in range(10_000):
-            deadline_ns = self.machine.next_deadline_ns(self.now_ns)
+            deadline_ns = self.machine.next_deadline_ns()
             if deadline_ns is None or deadline_ns > end_ns:
                 break
             self.now_ns = max(self.now_ns, deadline_ns)

@@ -360,7 +360,7 @@ def test_what_counts_as_activity() -> None:
     rig.ack(delivery)
     rig.sleep(0.9)
     assert not any(effects.is_inactive for effects in rig.log)
-    assert rig.machine.next_deadline_ns(rig.now_ns) == rig.now_ns + SECOND // 10
+    assert rig.machine.next_deadline_ns() == rig.now_ns + SECOND // 10
     assert rig.take(rig.machine.tick(rig.now_ns + SECOND // 10)).is_inactive
 
 
@@ -704,6 +704,6 @@ def test_a_pass_is_bounded_in_bytes() -> None:
     rig.pull('{"batch":20,"expires":30000000000}')
     rig.store(payload="x" * 3 * MIB, count=8)
     assert seqs([send for send in rig.sent if isinstance(send, Sent)]) == [1, 2, 3]
-    assert rig.machine.next_deadline_ns(rig.now_ns) == rig.now_ns
+    assert rig.machine.next_deadline_ns() == rig.now_ns
     rig.sleep(0)
     assert seqs([send for send in rig.sent if isinstance(send, Sent)]) == list(range(1, 9))

@@ -113,10 +113,13 @@ class Deliveries:
     def _fitting(self, seqs: Sequence[int], room: int) -> Sequence[int]:
         """As many of a run as begin within what readers may be sent and the pass has left: at least one. They count."""
         sizes = self._core.index.sizes_of(seqs)
-        self._bytes_left = min(self._bytes_left, room)
-        count = begin_within(sizes, self._bytes_left)
-        self._bytes_left -= sum(sizes[:count])
-        return seqs[:count]
+        room = min(self._bytes_left, room)
+        size = sum(sizes)
+        if size > room:
+            count = begin_within(sizes, room)
+            seqs, size = seqs[:count], sum(sizes[:count])
+        self._bytes_left = room - size
+        return seqs
 
     def _is_wanted(self) -> bool:
         return not self.is_paused and bool(self.is_bound if self._core.is_push else self._waiting)

@@ -358,7 +358,7 @@ class ConsumerMachine:
 
     # ------------------------------------------------------------------ time
 
-    def next_deadline_ns(self, now_ns: int) -> int | None:
+    def next_deadline_ns(self) -> int | None:
         """When `tick` has something to do; None: only when something happens."""
         config, deliveries = self.config, self._deliveries
         candidates = [self._timers.next_ns(), *self._waiting.deadlines(), deliveries.again_ns, self._inactive_from_ns()]

@@ -253,14 +253,13 @@ class ConsumerService:
 
     def settle(self) -> None:
         """Write the log if that is due, and set the next moment. Ends everything that happens to a consumer."""
-        now_ns = self.host.mono_ns()
         if self._after.is_urgent() or len(self._ops) >= CONSUMER_OPS_UNWRITTEN_MAX:
             self.flush()
         elif (self._ops or self._unwritten) and not self._ops_due_ns:
-            self._ops_due_ns = now_ns + CONSUMER_OPS_DELAY_NS
+            self._ops_due_ns = self.host.mono_ns() + CONSUMER_OPS_DELAY_NS
         if self.is_stopped:
             return
-        wake_ns = self.machine.next_deadline_ns(now_ns)
+        wake_ns = self.machine.next_deadline_ns()
         if self._ops_due_ns and (wake_ns is None or self._ops_due_ns < wake_ns):
             wake_ns = self._ops_due_ns
         self.host.timers.set(self, wake_ns)
