@@ -308,6 +308,15 @@ class Success:
 
 
 @define
+class Paged:
+    """A part of what was asked for: how many there are in all, where the part begins, how many fit."""
+
+    total: int = row("total", INT, default=0)
+    offset: int = row("offset", INT, default=0)
+    limit: int = row("limit", INT, default=0)
+
+
+@define
 class Empty:
     """Answers that carry nothing but an error, if any (UNPIN)."""
 
@@ -321,42 +330,32 @@ class StreamCreated:
 
 
 @define
-class StreamInfoAnswer:
+class StreamInfoAnswer(Paged):
     """STREAM.INFO: a page of subject details and the stream."""
 
-    total: int = row("total", INT, default=0)
-    offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=0)
     info: StreamInfo | None = row("", Inline(StreamInfo), default=None)
 
 
 @define
-class StreamNames:
+class StreamNames(Paged):
     """STREAM.NAMES; no stream at all is null."""
 
-    total: int = row("total", INT, default=0)
-    offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=0)
     streams: list[str] | None = row("streams", ListOf(TEXT), default=None)
 
 
 @define
-class StreamList:
+class StreamList(Paged):
     """STREAM.LIST. `offline`: name to reason."""
 
-    total: int = row("total", INT, default=0)
-    offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=0)
     streams: list[StreamInfo] = row("streams", ListOf(Record(StreamInfo)), factory=list)
     missing: list[str] = row("missing", ListOf(TEXT), factory=list, omit=True)
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)
 
 
 @define
-class StreamPurged:
+class StreamPurged(Success):
     """STREAM.PURGE."""
 
-    success: bool = row("success", BOOL, default=False, omit=True)
     purged: int = row("purged", UINT64, default=0)
 
 
@@ -390,22 +389,16 @@ class ConsumerAnswer:
 
 
 @define
-class ConsumerNames:
+class ConsumerNames(Paged):
     """CONSUMER.NAMES."""
 
-    total: int = row("total", INT, default=0)
-    offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=0)
     consumers: list[str] = row("consumers", ListOf(TEXT), factory=list)
 
 
 @define
-class ConsumerList:
+class ConsumerList(Paged):
     """CONSUMER.LIST."""
 
-    total: int = row("total", INT, default=0)
-    offset: int = row("offset", INT, default=0)
-    limit: int = row("limit", INT, default=0)
     consumers: list[ConsumerInfo] = row("consumers", ListOf(Record(ConsumerInfo)), factory=list)
     missing: list[str] = row("missing", ListOf(TEXT), factory=list, omit=True)
     offline: dict[str, str] = row("offline", MapOf(TEXT), factory=dict, omit=True)
@@ -452,16 +445,9 @@ class Usage:
 
 
 @define
-class AccountInfo:
+class AccountInfo(Usage):
     """INFO."""
 
-    memory: int = row("memory", UINT64, default=0)
-    storage: int = row("storage", UINT64, default=0)
-    reserved_memory: int = row("reserved_memory", UINT64, default=0)
-    reserved_storage: int = row("reserved_storage", UINT64, default=0)
-    streams: int = row("streams", INT, default=0)
-    consumers: int = row("consumers", INT, default=0)
-    limits: AccountLimits = row("limits", Record(AccountLimits), factory=AccountLimits)
     domain: str = row("domain", TEXT, default="", omit=True)
     api: ApiStats = row("api", Record(ApiStats), factory=ApiStats)
     tiers: dict[str, Usage] = row("tiers", MapOf(Record(Usage)), factory=dict, omit=True)

@@ -30,7 +30,6 @@ from tnats.jetstream.api.messages import (
     StreamPurged,
     StreamState,
     Success,
-    Usage,
     page,
 )
 from tnats.jetstream.api.service import Read, Refused, Request, Served, granted
@@ -75,10 +74,8 @@ class StreamCalls:
     def account_info(self, request: Request) -> object:
         account = request.account
         used, tiers = account_usage(account)
-        info = AccountInfo(domain=self._host.options.domain, api=account.stats, tiers=tiers)
-        for field in attrs.fields(Usage):
-            setattr(info, field.name, getattr(used, field.name))
-        return info
+        figures = attrs.asdict(used, recurse=False)
+        return AccountInfo(**figures, domain=self._host.options.domain, api=account.stats, tiers=tiers)
 
     async def create(self, request: Request) -> object:
         wanted = request.decode(StreamConfigRequest)
