@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from tests.live.server_process import PATIENCE_S, wait_until
 
 from tnats.__main__ import main
 from tnats.cli.jepsen import carry_out
-from tnats.harness.real import workplace
+from tnats.harness.real import warden, workplace
 from tnats.harness.real.errors import CouldNotRun
 from tnats.harness.real.processes import ServerProcess
 from tnats.harness.real.stores import DirectoryStore, missing_for_mount, open_fault_fs
@@ -130,6 +131,27 @@ def test_what_was_being_started_when_the_harness_was_killed_is_found(tmp_path: P
         finally:
             marked.kill()
             spared.kill()
+
+
+def test_what_had_no_mark_yet_when_the_harness_was_killed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is being started is without its mark at first: the warden looks again after a while."""
+    place = tmp_path / "place"
+    place.mkdir()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def sleep(seconds: float) -> None:
+        if seconds == warden.STARTING_S:
+            started.append(subprocess.Popen(SLEEPER, env={**os.environ, MARK: str(place)}))
+            wait_until(lambda: processes(str(place)) == [started[0].pid], "the mark")
+
+    monkeypatch.setattr(warden.time, "sleep", sleep)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.argv", ["warden", str(place)])
+    assert warden.main() == 0
+    assert started[0].wait(PATIENCE_S) == -signal.SIGKILL
+    assert not place.exists()
 
 
 def test_what_is_to_be_kept_is_kept(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 It waits for the end of its standard input, which comes with the end of the harness, however that ends. Then it clears
 the workplace, by what the kernel knows of it and not by a list that the harness would have to keep: the processes that
 carry its mark in their environment, the mounts beneath its directory, and the directory. So what was being started in
-the very moment of a SIGKILL is found too. Runs in a session of its own, out of reach of Ctrl-C.
+the very moment of a SIGKILL is found too, if it is looked for twice: the mark is there when the program is. Nothing is
+left to do after the word that all has been cleared. Runs in a session of its own, out of reach of Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from pathlib import Path
 MARK = "TNATS_WORKPLACE"
 """The variable in the environment of every process of a workplace: its directory."""
 KEEP = "keep"
+DONE = "done"
 CLEAR_TIMEOUT_S = 20.0
 POLL_S = 0.02
+STARTING_S = 0.5
+"""Longer than a process that has begun to be started goes without its mark."""
 
 
 def processes(directory: str) -> list[int]:
@@ -53,8 +57,9 @@ def unmount(path: str) -> None:
     subprocess.run(["fusermount3", "-u", "-z", path], check=False, stderr=subprocess.DEVNULL)
 
 
-def clear(directory: str, *, keep: bool) -> None:
-    """Kill, unmount and, unless it is to be kept, remove, until nothing is left or the time for it is over.
+def clear(directory: str, *, keep: bool) -> bool:
+    """Kill, unmount and, unless it is to be kept, remove, until nothing is left or the time for it is over; whether
+    nothing is left.
 
     More than once: a process takes its time to die, and may put a file into a directory that is being removed.
     """
@@ -68,14 +73,18 @@ def clear(directory: str, *, keep: bool) -> None:
             if not keep:
                 shutil.rmtree(directory, ignore_errors=True)
             if (keep or not os.path.exists(directory)) and not processes(directory):
-                return
+                return True
         time.sleep(POLL_S)
+    return False
 
 
 def main() -> int:
     """Wait for the end of standard input, then clear."""
-    sys.stdin.read()
+    if sys.stdin.read() == DONE:
+        return 0
     directory, *words = sys.argv[1:]
+    clear(directory, keep=KEEP in words)
+    time.sleep(STARTING_S)
     clear(directory, keep=KEEP in words)
     return 0
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from tnats.harness.real.warden import KEEP, MARK, clear
+from tnats.harness.real.warden import DONE, KEEP, MARK, clear
 
 WARDEN = (sys.executable, "-m", "tnats.harness.real.warden")
 PREFIX = "tnats-jepsen-"
@@ -110,8 +110,8 @@ async def open_workplace(*, keep: bool = False) -> AsyncIterator[Workplace]:
     finally:
         with trio.CancelScope(shield=True):
             await workplace.end()
-            await trio.to_thread.run_sync(partial(clear, directory, keep=keep))
-            await trio.to_thread.run_sync(warden.communicate)
+            is_clear = await trio.to_thread.run_sync(partial(clear, directory, keep=keep))
+            await trio.to_thread.run_sync(warden.communicate, DONE.encode() if is_clear else b"")
 
 
 def log_text(log: Path) -> str:
