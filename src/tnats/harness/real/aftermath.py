@@ -120,7 +120,7 @@ class Aftermath:
     async def read(self, reports: Mapping[str, list[str]]) -> list[Replica]:
         """What each node holds. `reports`: what the health check of each has said before."""
         first = self._serving[0]
-        async with connect(first.server.url, runtime=self.runtime) as client:
+        async with connect(first.server.url, runtime=self.runtime, connect_timeout_s=READ_TIMEOUT_S) as client:
             if self.cluster.routes is None:
                 return [await read_replica(client, first.server, self.evidence, reports.get(first.name, []))]
             servers = {node.name: node.server for node in self._serving}

@@ -48,7 +48,7 @@ FETCH_EXPIRES_S = 0.5
 LOAD_S = (0.2, 0.9)
 """Between a start and the kill, at least and at most."""
 DRAIN_S = 60.0
-DEAD_LETTERS_S = 10.0
+DEAD_LETTERS_S = 30.0
 PAUSE_NS = 20_000_000
 SHARES = {"ack": 84, "term": 6, "nak": 5, "forget": 5}
 """What a worker does with a message; those that are given back or forgotten come again."""
@@ -114,7 +114,7 @@ class KillsRun:
 
     async def create(self) -> None:
         """Streams, consumers, bucket."""
-        async with connect(self.server.url, runtime=self.runtime) as client:
+        async with connect(self.server.url, runtime=self.runtime, connect_timeout_s=TIMEOUT_S) as client:
             js = JetStream(client, timeout_s=TIMEOUT_S)
             for stream in self.streams:
                 config = StreamConfig(
@@ -248,7 +248,7 @@ class KillsRun:
 
     async def look(self, *, whole: bool = False) -> None:
         """Hold what is there against what was promised; `whole`: from the first message on."""
-        async with connect(self.server.url, runtime=self.runtime) as client:
+        async with connect(self.server.url, runtime=self.runtime, connect_timeout_s=TIMEOUT_S) as client:
             js = JetStream(client, timeout_s=TIMEOUT_S)
             for stream in self.streams:
                 await self._look_at(js, stream, whole=whole)
@@ -313,7 +313,7 @@ class KillsRun:
     async def drain(self) -> None:
         """Publish again what got no answer, and take everything there is."""
         self._is_draining = True
-        async with connect(self.server.url, runtime=self.runtime) as client:
+        async with connect(self.server.url, runtime=self.runtime, connect_timeout_s=TIMEOUT_S) as client:
             js = JetStream(client, timeout_s=TIMEOUT_S)
             with trio.move_on_after(DRAIN_S):
                 async with trio.open_nursery() as nursery:

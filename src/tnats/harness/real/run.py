@@ -254,7 +254,8 @@ async def create_stream(runtime: Runtime, cluster: Cluster, config: StreamConfig
     start_ns = runtime.clock.mono_ns()
     while True:
         try:
-            async with connect(cluster.first.server.url, runtime=runtime) as client:
+            url = cluster.first.server.url
+            async with connect(url, runtime=runtime, connect_timeout_s=CREATE_TIMEOUT_S) as client:
                 await JetStream(client, timeout_s=CREATE_TIMEOUT_S).create_stream(config)
                 return
         except ClientError as exc:

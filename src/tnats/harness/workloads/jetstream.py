@@ -39,6 +39,7 @@ CONFLICTS = (10071, 10164)
 CONNECT_OPTIONS: ConnectOptions = {
     "name": "jepsen",
     "discover_servers": False,
+    "connect_timeout_s": 10.0,
     "reconnect_attempts_max": None,
     "reconnect_wait_min_s": 0.05,
     "reconnect_wait_max_s": 0.5,
