@@ -16,8 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ from tests.live.server_process import PATIENCE_S, log_end, serve
 CONFIG = "jetstream { store_dir: %s }"
 STORE_CREATE_FAILED = 10049
 STORE_CREATE_PAUSES_S = (0.0, 0.1, 0.4)
+TRIES = 3
+"""How often a scene is played to nats-server before what it answers otherwise counts."""
 NO_FILE = "no such file or directory"
 ACK_TIME = re.compile(r"(?<=\.)\d{19}(?=\.)")
 VARYING = {
@@ -324,6 +325,14 @@ class Talk:
                 answer = self.hear(inbox).json
                 assert "error" not in answer, answer
 
+    def stored_at_once(self, *publishes: tuple[str, bytes, Headers]) -> list[int]:
+        """Publish to streams without a pause in which time could pass; all must be stored: the sequences."""
+        inboxes = [self.new_inbox() for _ in publishes]
+        self.send(b"".join(self.packed(*one, inbox) for one, inbox in zip(publishes, inboxes, strict=True)))
+        answers = [self.hear(inbox).json for inbox in inboxes]
+        assert not any("error" in answer for answer in answers), answers
+        return [int(answer["seq"]) for answer in answers]
+
     def get(self, name: str, body: object, subject: str = "") -> Told:
         """A direct get of one message."""
         return self.ask(f"$JS.API.DIRECT.GET.{name}{subject and '.' + subject}", encoded(body))
@@ -359,10 +368,20 @@ class Servers:
     real_streams: Path
 
     def play(self, scene: Callable[[Talk], None]) -> None:
-        """Play a scene to both at once; what they answered must be the same."""
-        with ThreadPoolExecutor(2) as pool:
-            both = pool.map(partial(play, scene), (self.real, self.ours), (self.real_streams, None))
-            for wanted, got in zip(*both, strict=True):
+        """Play a scene to both at once; what they answered must be the same.
+
+        Ours has one try. nats-server counts what is pending, lets go of messages and announces things behind its
+        answers, some time on a busy machine: a difference counts if it is there again.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            ours = pool.submit(play, scene, self.ours, None)
+            for _ in range(TRIES - 1):
+                answers: list[object] | None = None
+                with suppress(Exception):
+                    answers = play(scene, self.real, self.real_streams)
+                if answers == ours.result():
+                    return
+            for wanted, got in zip(play(scene, self.real, self.real_streams), ours.result(), strict=True):
                 assert got == wanted, f"\ntnats:       {got}\nnats-server: {wanted}"
 
 

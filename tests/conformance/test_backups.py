@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 from tests.conformance.nats_server import real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
-from tests.conformance.test_nats_py import run
+from tests.conformance.test_nats_py import connect, run
 from tests.live.server_process import PATIENCE_S, serve
 
 JETSTREAM = "jetstream {{ store_dir: {} }}"
@@ -94,7 +93,7 @@ def test_a_backup_moves_between_servers(urls: dict[str, str], source: str, targe
 
     async def main() -> None:
         name = f"{source}-{target}"
-        one, other = await nats.connect(urls[source]), await nats.connect(urls[target])
+        one, other = await connect(urls[source]), await connect(urls[target])
         try:
             await fill(one, name)
             before = await look(one, name)
@@ -126,7 +125,7 @@ def test_the_command_line_backs_up_and_restores(urls: dict[str, str], source: st
         assert done.returncode == 0, done.stdout + done.stderr
 
     async def on(where: str, what: Any, *words: str) -> Any:
-        client = await nats.connect(urls[where])
+        client = await connect(urls[where])
         try:
             return await what(client, *words)
         finally:

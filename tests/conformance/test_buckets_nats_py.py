@@ -92,12 +92,14 @@ def test_keys_that_end(server: ServerProcess) -> None:
 
     async def scene(js: JetStreamContext) -> None:
         bucket = await js.create_key_value(KeyValueConfig(bucket="T", ttl=3))
-        await bucket.put("a", b"x")
+        watcher = await bucket.watch("a")
+        assert await watcher.updates(timeout=PATIENCE_S) is None
         await js.add_stream(StreamConfig(name="KV_M", mirror=StreamSource(name="KV_T"), max_msgs_per_subject=1))
-        assert (await bucket.get("a")).value == b"x"
+        await bucket.put("a", b"x")
+        assert (await watcher.updates(timeout=PATIENCE_S)).value == b"x"
         while True:
             try:
-                await bucket.get("a")
+                assert (await bucket.get("a")).value == b"x"
             except KeyNotFoundError:
                 break
             await asyncio.sleep(0.05)

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import nats
 import pytest
 import trio
 from nats.js import JetStreamContext
@@ -20,6 +19,7 @@ from nats.js import api as nats_api
 from nats.js.errors import KeyNotFoundError
 from tests.conformance.nats_server import RealServer, real_server
 from tests.conformance.programs import NATS_CLI, needs_nats_cli
+from tests.conformance.test_nats_py import connect as connect_nats_py
 from tests.conformance.test_nats_py import run
 from tests.live.patient_client import connect
 from tests.live.server_process import PATIENCE_S, ServerProcess, serve
@@ -62,7 +62,7 @@ def theirs(server: RealServer | ServerProcess, scene: Callable[[JetStreamContext
     """Run a scene with the official Python client."""
 
     async def main() -> None:
-        client = await nats.connect(server.url, connect_timeout=PATIENCE_S)
+        client = await connect_nats_py(server.url)
         try:
             await scene(client.jetstream(timeout=PATIENCE_S))
         finally:

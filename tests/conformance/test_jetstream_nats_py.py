@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-import nats
 import pytest
 from nats.js import JetStreamContext
 from nats.js.api import RePublish, StreamSource
 from nats.js.errors import BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
-from tests.conformance.test_nats_py import run
+from tests.conformance.test_nats_py import connect, run
 from tests.live.server_process import PATIENCE_S, ServerProcess, serve
 
 Scene = Callable[[JetStreamContext], Awaitable[None]]
@@ -26,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def play(server: ServerProcess, scene: Scene) -> None:
     async def main() -> None:
-        client = await nats.connect(server.url, connect_timeout=PATIENCE_S)
+        client = await connect(server.url)
         try:
             await scene(client.jetstream(timeout=PATIENCE_S))
         finally:

@@ -8,6 +8,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import nats
@@ -17,6 +18,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.micro.request import Request
 from tests.live.server_process import PATIENCE_S, ServerProcess, serve
+
+connect = partial(nats.connect, connect_timeout=PATIENCE_S)
+"""A machine that stands still for seconds is no reason to give up."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def test_publish_and_subscribe(server: ServerProcess) -> None:
     """Wildcards, payloads of every size up to the limit, and order."""
 
     async def scene() -> None:
-        client = await nats.connect(server.url)
+        client = await connect(server.url)
         subscription = await client.subscribe("numbers.*.>")
         for size in (0, 1, 1000, 99_999, 100_000):
             await client.publish(f"numbers.a.{size}", b"x" * size)
@@ -82,7 +86,7 @@ def test_queue_groups(server: ServerProcess) -> None:
     """Each message reaches one member of each group and every plain subscriber; no member is left out."""
 
     async def scene() -> None:
-        clients = [await nats.connect(server.url) for _ in range(4)]
+        clients = [await connect(server.url) for _ in range(4)]
         tally = Tally()
 
         async def join(index: int, queue: str) -> None:
@@ -112,7 +116,7 @@ def test_requests(server: ServerProcess) -> None:
     """Replies find their way, many at once; where nobody listens the requester is told so at once."""
 
     async def scene() -> None:
-        service, client = await nats.connect(server.url), await nats.connect(server.url)
+        service, client = await connect(server.url), await connect(server.url)
 
         async def answer(message: Msg) -> None:
             await message.respond(message.data[::-1])
@@ -136,7 +140,7 @@ def test_headers(server: ServerProcess) -> None:
     """They arrive as they were sent, with and without a payload and through a request."""
 
     async def scene() -> None:
-        client = await nats.connect(server.url)
+        client = await connect(server.url)
         subscription = await client.subscribe("h")
         sent = {"Nats-Msg-Id": "7", "X-Empty": "", "x-lower": "a: b"}
         await client.publish("h", b"body", headers=sent)
@@ -154,7 +158,7 @@ def test_unsubscribe_and_drain(server: ServerProcess) -> None:
     """A limit ends a subscription after so many messages; draining hands out what is under way and no more."""
 
     async def scene() -> None:
-        client = await nats.connect(server.url)
+        client = await connect(server.url)
         counted = []
         three = asyncio.Event()
 
@@ -168,7 +172,7 @@ def test_unsubscribe_and_drain(server: ServerProcess) -> None:
         for number in range(5):
             await client.publish("limited", b"%d" % number)
         await client.flush()
-        await asyncio.wait_for(three.wait(), 10)
+        await three.wait()
         await client.flush()
         assert counted == [b"0", b"1", b"2"]
 
@@ -200,7 +204,7 @@ def test_reconnect_after_a_restart(tmp_path: Path) -> None:
         async def quiet(error: Exception) -> None:
             """Refused connections are expected meanwhile."""
 
-        client: Client = await nats.connect(
+        client: Client = await connect(
             own.url,
             reconnected_cb=reconnected,
             error_cb=quiet,
@@ -232,10 +236,8 @@ def test_refusals(tmp_path: Path) -> None:
             errors.add(error)
 
         with pytest.raises(nats.errors.Error, match="Authorization Violation"):
-            await nats.connect(
-                own.url, user="u", password="wrong", allow_reconnect=False, connect_timeout=PATIENCE_S, error_cb=note
-            )
-        client = await nats.connect(own.url, user="u", password="p", error_cb=note)
+            await connect(own.url, user="u", password="wrong", allow_reconnect=False, error_cb=note)
+        client = await connect(own.url, user="u", password="p", error_cb=note)
         errors.seen.clear()
         await client.publish("forbidden", b"")
         await client.subscribe("forbidden")
@@ -256,7 +258,7 @@ def test_services(server: ServerProcess) -> None:
     """A service made with the client's framework is discovered, told of and asked over ordinary subjects."""
 
     async def scene() -> None:
-        host, client = await nats.connect(server.url), await nats.connect(server.url)
+        host, client = await connect(server.url), await connect(server.url)
 
         async def double(request: Request) -> None:
             await request.respond(request.data * 2)

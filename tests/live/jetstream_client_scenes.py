@@ -270,7 +270,7 @@ async def test_a_fetch_is_bounded_and_refused(server: Target) -> None:
         consumer = await stream.create_consumer(
             ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_batch=10)
         )
-        assert len(await consumer.fetch(10, bytes_max=2500, timeout_s=1)) == 2
+        assert len(await consumer.fetch(10, bytes_max=2500, timeout_s=20)) == 2
         with pytest.raises(PullRefused) as refused:
             await consumer.fetch(11)
         assert refused.value.status == 409
