@@ -5,8 +5,9 @@ Pure: it is told what was acknowledged, delivered, confirmed and read, and colle
 * An acknowledged message stands at its sequence, and its value nowhere else. A publish of unknown fate is sent again
   under the same message id, so in the end it stands exactly once too.
 * No sequence that was told is given again; the highest one never falls.
-* A message whose ack was confirmed is not delivered again; the ack floor, as seen after each start, never falls, and is
-  not below the run of confirmed messages at the front.
+* A message whose ack was confirmed is not delivered by a request that is sent after that: one that was under way may
+  have got it before, when the ack wait was over.
+* The ack floor, as seen after each start, never falls, and is not below the run of confirmed messages at the front.
 * A work queue holds what was acknowledged and has not been acked, and nothing whose ack was confirmed.
 * A message whose termination was confirmed becomes one dead letter, any other at most one, and only if somebody tried.
 """
@@ -30,8 +31,8 @@ class StreamPromises:
     """Sequences of acknowledged publishes, with their values."""
     unsure: dict[str, None] = attrs.field(factory=dict)
     """Values whose publish has not been answered."""
-    confirmed: set[int] = attrs.field(factory=set)
-    """Sequences whose ack or termination was confirmed."""
+    confirmed: dict[int, int] = attrs.field(factory=dict)
+    """Sequences whose ack or termination was confirmed, with how many there were before."""
     tried: set[int] = attrs.field(factory=set)
     """Sequences that were acked or terminated, confirmed or not."""
     lettered: set[int] = attrs.field(factory=set)
@@ -65,9 +66,13 @@ class StreamPromises:
         self.acked[seq] = value
         self._saw(seq, value, "acknowledged")
 
-    def delivered(self, seq: int, value: str) -> None:
-        """A consumer got a message."""
-        if seq in self.confirmed:
+    def asked(self) -> int:
+        """A pull request is sent; what tells its deliveries from those of others."""
+        return len(self.confirmed)
+
+    def delivered(self, seq: int, value: str, asked: int) -> None:
+        """A consumer got a message by the request for which `asked` was returned."""
+        if self.confirmed.get(seq, asked) < asked:
             self._fault(f"message {seq} was delivered again after its ack was confirmed")
         self._saw(seq, value, "delivered")
 
@@ -80,7 +85,7 @@ class StreamPromises:
 
     def ended(self, seq: int, value: str, *, by_termination: bool) -> None:
         """It was confirmed."""
-        self.confirmed.add(seq)
+        self.confirmed.setdefault(seq, len(self.confirmed))
         if by_termination:
             self.terminated[value] = True
         while self._run + 1 in self.confirmed:

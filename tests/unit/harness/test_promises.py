@@ -15,7 +15,7 @@ def told(*, is_queue: bool = False) -> StreamPromises:
     for seq, value in enumerate(("a", "b", "c"), start=1):
         stream.published(value)
         stream.acknowledged(value, seq)
-        stream.delivered(seq, value)
+        stream.delivered(seq, value, stream.asked())
     stream.ending(1, "a", by_termination=False)
     stream.ended(1, "a", by_termination=False)
     stream.ending(2, "b", by_termination=True)
@@ -34,7 +34,7 @@ def test_a_good_history_has_no_faults() -> None:
     stream.published("unsure")
     stream.acknowledged("unsure", 4)
     for seq, value in ((3, "c"), (4, "unsure")):
-        stream.delivered(seq, value)
+        stream.delivered(seq, value, stream.asked())
         stream.ending(seq, value, by_termination=False)
     stream.check_drained(stored=4, pending=0, ack_pending=0)
     queue = told(is_queue=True)
@@ -50,7 +50,7 @@ def test_a_good_history_has_no_faults() -> None:
         (lambda stream: stream.check_stored({1: "a", 2: "b", 3: "c", 4: "a"}, 1, 4), "'a' stored at sequence 4"),
         (lambda stream: stream.check_stored({1: "a", 2: "b"}, 1, 2), "the last sequence is 2"),
         (lambda stream: stream.acknowledged("d", 3), "sequence 3"),
-        (lambda stream: stream.delivered(1, "a"), "delivered again"),
+        (lambda stream: stream.delivered(1, "a", stream.asked()), "delivered again"),
         (lambda stream: stream.check_consumer(floor=1, delivered_seq=3), "everything up to 2"),
         (lambda stream: stream.check_consumer(floor=2, delivered_seq=1), "delivered up to 1"),
         (lambda stream: [stream.check_consumer(floor=floor, delivered_seq=3) for floor in (3, 2)], "fell from 3 to 2"),
@@ -65,6 +65,18 @@ def test_broken_promises_are_found(broken: Callable[[StreamPromises], object], t
     stream = told()
     broken(stream)
     assert any(text in fault for fault in stream.faults), stream.faults
+
+
+def test_a_delivery_may_have_been_under_way_when_the_ack_was_confirmed() -> None:
+    """Its ack wait was over and another worker's request got it; requests after the confirmation must not."""
+    stream = told()
+    asked = stream.asked()
+    stream.ending(3, "c", by_termination=False)
+    stream.ended(3, "c", by_termination=False)
+    stream.delivered(3, "c", asked)
+    assert stream.faults == []
+    stream.delivered(3, "c", stream.asked())
+    assert stream.faults == ["S: message 3 was delivered again after its ack was confirmed"]
 
 
 def test_a_work_queue_lets_go_of_what_was_acked() -> None:

@@ -216,16 +216,19 @@ class KillsRun:
         query = json.dumps({"batch": FETCH_COUNT, "expires": int(FETCH_EXPIRES_S * SECOND_NS)}).encode()
         async with client.subscribe(inbox) as subscription:
             while True:
+                asked = stream.asked()
                 await client.publish(subject, query, reply=inbox)
                 for _ in range(FETCH_COUNT):
                     message = await subscription.next_message(TIMEOUT_S)
                     if message.status:
                         break
-                    await self._end(client, stream, message.reply, value_of(message.data), rng)
+                    value, seq = value_of(message.data), parse_metadata(message.reply).stream_sequence
+                    stream.delivered(seq, value, asked)
+                    await self._end(client, stream, message.reply, seq, value, rng)
 
-    async def _end(self, client: Client, stream: StreamPromises, reply: str, value: str, rng: random.Random) -> None:
-        seq = parse_metadata(reply).stream_sequence
-        stream.delivered(seq, value)
+    async def _end(
+        self, client: Client, stream: StreamPromises, reply: str, seq: int, value: str, rng: random.Random
+    ) -> None:
         what = "ack" if self._is_draining else rng.choices(list(SHARES), weights=list(SHARES.values()))[0]
         self.note("delivered", stream.name, value=value, seq=seq, then=what)
         if what == "forget":
