@@ -10,8 +10,9 @@ import trio
 from tnats.runtime.api import Buffer
 from tnats.storage import hot, record
 from tnats.storage.errors import StorageError
-from tnats.storage.journal_part import LEFT_BY_CHECKPOINTS, LEFT_BY_OTHERS, LEFT_BY_REMOVALS
+from tnats.storage.journal_part import LEFT_BY_CHECKPOINTS, LEFT_BY_GAPS, LEFT_BY_OTHERS, LEFT_BY_REMOVALS
 from tnats.storage.lease import LeasePace
+from tnats.storage.ranges import without
 from tnats.storage.recover import GroupState
 
 if TYPE_CHECKING:
@@ -153,18 +154,24 @@ class Group:
         records = [self.state.record(floor, self.proposed, note)]
         return self._journal.enqueue(self, records, None, left=LEFT_BY_CHECKPOINTS)
 
-    def keep_gaps_nowait(self, gaps: Sequence[tuple[int, int]]) -> Ticket:
-        """Keep ranges of removed sequences of which no file will tell, until the next state is set."""
-        return self._journal.enqueue(self, self.state.gap_records(gaps), None, left=LEFT_BY_CHECKPOINTS)
-
     async def flush(self) -> None:
         """See `Journal.flush`."""
         await self._journal.flush()
 
+    async def keep_gaps(self, gaps: list[tuple[int, int]]) -> None:
+        """`flush`, and keep these ranges of removed sequences, in order, all or none, until the next state is set.
+
+        Raises StoreFull, StoreFrozen.
+        """
+        untold = without(gaps, self.state.gaps)
+        if untold:
+            await self._journal.enqueue(self, self.state.gap_records(untold), None, left=LEFT_BY_GAPS).wait()
+        await self.flush()
+
     def drop_nowait(self) -> Ticket:
         """Remove the group."""
         drop: hot.Record = (record.DROP, self.state.number, 0, 0, b"", b"", b"")
-        ticket = self._journal.enqueue(self, [drop], None, left=LEFT_BY_CHECKPOINTS)
+        ticket = self._journal.enqueue(self, [drop], None, left=LEFT_BY_GAPS)
         self.is_dropped = True  # a checkpoint written behind the removal would bring the group back
         return ticket
 

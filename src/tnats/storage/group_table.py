@@ -88,7 +88,7 @@ class GroupTable:
                 state.gaps.clear()
                 state.state_at = part.number
             elif kind == record.GAP:
-                state.gaps.append((index, index + stamp - 1))
+                state.keep_gaps(index, stamp, body)
             elif kind == record.DROP:
                 del groups[number]
                 self._by_name.pop(group.name, None)

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from tnats.storage.cipher import FileCipher
 
 
-LEFT_BY_CHECKPOINTS = 0
-"""How many 64ths of a part a write leaves to what is more urgent: a checkpoint makes of removals that there is room."""
-LEFT_BY_REMOVALS = 1
-LEFT_BY_OTHERS = 4
+LEFT_BY_GAPS = 0
+"""How many 256ths of a part a write leaves to what is more urgent. A checkpoint makes of removals that there is room;
+where it finds none, dead files go as soon as the journal tells what they told.
+"""
+LEFT_BY_CHECKPOINTS = 1
+LEFT_BY_REMOVALS = 4
+LEFT_BY_OTHERS = 16
 
 
 class JournalPart:
@@ -43,8 +46,8 @@ class JournalPart:
         return self.durable < self.end
 
     def room(self, left: int) -> int:
-        """Bytes that a batch may take which leaves so many 64ths of the part, with a footer still to come."""
-        return self.size - self.end - hot.HEADER_SIZE - self.size * left // 64
+        """Bytes that a batch may take which leaves so many 256ths of the part, with a footer still to come."""
+        return self.size - self.end - hot.HEADER_SIZE - self.size * left // 256
 
     def write(self, records: list[hot.Record]) -> list[int]:
         """Put records behind the others; their file offsets. Raises DiskError.

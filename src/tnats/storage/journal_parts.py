@@ -17,7 +17,7 @@ from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
 from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFull
 from tnats.storage.group_table import GroupTable
-from tnats.storage.journal_part import JournalPart
+from tnats.storage.journal_part import LEFT_BY_GAPS, JournalPart
 from tnats.storage.recover import GroupState, PartSummary, Recovery
 from tnats.storage.segment import BLOCK_SIZE, DATA_START, SegmentHeader
 
@@ -126,8 +126,11 @@ class JournalParts:
         packed, offsets = segment.pack(first, DATA_START, seed, DATA_START, cipher)
         end = DATA_START + len(packed)
         needed = (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
-        # On a disk that is nearly full a small part is better than none.
-        for file_size in (max(self._part_bytes, needed), max(self._part_bytes // 16, needed)):
+        # On a disk that is nearly full a small part is better than none; where nothing else takes what frees space, a
+        # tiny one.
+        can_wait = self.current is not None and self.current.room(LEFT_BY_GAPS) > 0
+        for share in (1, 16) if can_wait else (1, 16, 1024):
+            file_size = max(self._part_bytes // share, needed)
             header = attrs.evolve(header, size=file_size)
             try:
                 await segment.write_temporary(self._disk, path, header.area(end), packed, size=file_size)

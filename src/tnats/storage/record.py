@@ -40,7 +40,7 @@ MESSAGE = 6
 # 7 is hot.ERASED: a message that was removed. Index: sequence.
 GAP = 8
 """Stream: sequences removed, or never used. Index: the first; stamp: how many. Journal: the same of a group's stream,
-while no file tells of it."""
+while its files may not tell of it; body: further ranges, first and last (8 bytes each, little endian)."""
 # 9 was never written.
 DROP = 10
 """Journal: the group is gone."""

@@ -15,14 +15,16 @@ Rules (docs/storage.md has the reasons)
 
 from __future__ import annotations
 
+import struct
 from array import array
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tnats.records import define
+from tnats.runtime.api import Buffer
 from tnats.storage import hot, record, segment
+from tnats.storage.ranges import merged, without
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader
 
@@ -34,6 +36,8 @@ ENTRY_SIZE_MIN = 16
 
 MISSING_PART_BYTES = 64 * 1024 * 1024
 """What a part that is not there at all is taken to have held."""
+
+_RANGE = struct.Struct("<QQ")
 
 
 @define
@@ -64,9 +68,14 @@ class GroupState:
         lease = self.leased.to_bytes(8, "little") if self.leased else b""
         return (record.GROUP, self.number, floor, last, self.name.encode(), lease, note)
 
-    def gap_records(self, gaps: Iterable[tuple[int, int]]) -> list[hot.Record]:
-        """The records that add to `gaps`."""
-        return [(record.GAP, self.number, first, last - first + 1, b"", b"", b"") for first, last in gaps]
+    def gap_records(self, gaps: list[tuple[int, int]]) -> list[hot.Record]:
+        """The record that adds to `gaps`, if there is anything to add: one, so all of it is told or nothing."""
+        more = b"".join(_RANGE.pack(*each) for each in gaps[1:])
+        return [(record.GAP, self.number, first, last - first + 1, b"", b"", more) for first, last in gaps[:1]]
+
+    def keep_gaps(self, first: int, count: int, more: Buffer) -> None:
+        """What a record adds to `gaps`."""
+        self.gaps = merged([*self.gaps, (first, first + count - 1), *_RANGE.iter_unpack(more)])
 
     def place(self, index: int) -> int:
         """Where entry `index` stands; 0 when it is gone or lost."""
@@ -94,7 +103,7 @@ class GroupState:
         else:
             self.runs.append((index, array("Q", [place])))
             self.runs.sort(key=lambda run: run[0])
-            self.lost = subtract(self.lost, index)
+            self.lost = without(self.lost, [(index, index)])
 
     def skip(self, last: int) -> None:
         """Count the indexes up to `last` as used and lost."""
@@ -115,17 +124,6 @@ class GroupState:
             del places[: floor + 1 - first]
             self.runs[0] = (floor + 1, places)
         self.lost = [(max(first, floor + 1), last) for first, last in self.lost if last > floor]
-
-
-def subtract(ranges: list[tuple[int, int]], value: int) -> list[tuple[int, int]]:
-    """Sorted ranges without one value."""
-    result = []
-    for first, last in ranges:
-        if first <= value <= last:
-            result += [(a, b) for a, b in ((first, value - 1), (value + 1, last)) if a <= b]
-        else:
-            result.append((first, last))
-    return result
 
 
 @define
@@ -322,7 +320,7 @@ class _Replay:
             if kind == record.LEASE and number in groups:
                 groups[number].leased = max(groups[number].leased, index)
             elif kind == record.GAP and number in groups and not torn:
-                groups[number].gaps.append((index, index + stamp - 1))
+                groups[number].keep_gaps(index, stamp, record.take_apart(data, found, 0).body)
             return
         group = groups.get(number)
         if group is None:

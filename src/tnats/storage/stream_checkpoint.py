@@ -3,6 +3,9 @@
 * A removed message gets a `record.GAP` at the next checkpoint, and if it is to be erased, its content is overwritten
   (`hot.ERASED`). Not before, so that no content goes before its removal is durable. Gaps are merged when a segment is
   given up. So a sequence of which no file knows anything is *lost*, never silently skipped.
+* Until the checkpoint's note is durable the files tell of none of these removals, or the journal tells of all. A limit
+  pushes out by what is there: a replay over files of which some messages are missing, but not all that went, would
+  keep others.
 * A sealed segment that is mostly dead is compacted: its live messages are appended again, which of several records
   about one sequence makes the last count. A segment without live messages is *doomed*: it goes when the note of the
   checkpoint that made it superfluous is durable; on a full disk when the journal tells all that it told.
@@ -23,10 +26,11 @@ from tnats.storage.errors import NO_SPACE, DataDamaged, StoreFrozen, StoreFull
 from tnats.storage.group import Group
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
+from tnats.storage.ranges import merged
 from tnats.storage.stream_files import StreamFiles
 from tnats.storage.stream_reader import StreamReader
 from tnats.storage.stream_rewrite import Rewrite
-from tnats.storage.stream_segment import Segment, merged
+from tnats.storage.stream_segment import Segment
 from tnats.storage.stream_writer import WRITE_BATCH_MAX, StreamWriter
 
 NOTE = struct.Struct("<QQQQQQ")
@@ -192,7 +196,10 @@ class StreamCheckpoints:
             if last >= start
         ]
         try:
-            await group.flush()
+            if erasing or len(records) > 1 or self._durable_start < start:
+                await self._tell(group, gaps)
+            else:
+                await group.flush()
             for each, count in erasing:
                 await self._erase(each, count)
             if erasing:
@@ -202,6 +209,14 @@ class StreamCheckpoints:
             self.gaps += gaps
             raise
         return doomed
+
+    async def _tell(self, group: Group, gaps: list[tuple[int, int]]) -> None:
+        """Have the journal tell of all removals since the last checkpoint: these, and what is below the start.
+
+        Raises StoreFull, StoreFrozen.
+        """
+        below = (self._durable_start, self._index.start - 1)
+        await group.keep_gaps(merged([*gaps, below] if below[0] <= below[1] else gaps))
 
     async def _erase(self, holder: Segment, count: int) -> None:
         """Overwrite the first `count` of a segment's messages that wait for it."""
@@ -225,31 +240,18 @@ class StreamCheckpoints:
         """With the disk full, dead segments go before a note says so; whether there are any. Those with numbers from
         `made_from` on were made for this, and their room is not enough. Raises StoreFull, StoreFrozen.
 
-        Until the next checkpoint the journal keeps what they told of removals. Those of their own messages follow from
-        its entries as well, since no checkpoint is past them, so such a segment goes also if there is no room for that.
-        Of others, gaps in a segment may be all that tells: if all have some, one goes.
+        Until the next checkpoint the journal keeps what they told of removals.
         """
         files = self._files
         dead = [each for each in files.segments.values() if each.live == 0 and each is not files.current]
         dead = [each for each in dead if each.number < made_from]
         if not dead:
             return False
-        told = {each.number: self._gaps_of(each, self._durable_start) for each in dead}
-        going = [each for each in dead if not each.has_gaps]
-        is_replayed = bool(going)
-        if not going:
-            going = [min(dead, key=lambda each: (each.is_damaged, len(told[each.number])))]
-        try:
-            await group.keep_gaps_nowait(merged([gap for each in going for gap in told[each.number]])).wait()
-        except StoreFull:
-            if not is_replayed:
-                raise
-        for each in going:
-            if each not in self._doomed:
-                self.gaps += self._gaps_of(each, self._index.start)
-        await group.flush()
-        await self._sync(going)  # what was moved out of them
-        await self._remove(going)
+        told = [gap for each in dead for gap in self._gaps_of(each, self._durable_start)]
+        self.gaps[:] = merged([*self.gaps, *told])
+        await self._tell(group, self.gaps)
+        await self._sync(dead)  # what was moved out of them
+        await self._remove(dead)
         return True
 
     def _gaps_of(self, dead: Segment, start: int) -> list[tuple[int, int]]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tnats.runtime.api import Clock, Disk, DiskError, File
@@ -48,7 +50,7 @@ async def open_stream_log(
     keys: KeyRing | None = None,
 ) -> StreamLog:
     """Open the log in `directory`, whose parent exists. `note` is what the last durable checkpoint returned, `gaps` the
-    ranges of sequences that are known to be removed though no file may tell of it.
+    ranges of sequences, in order, that are known to be removed though no file may tell of it.
 
     The caller then replays the journal entries behind the checkpoint and calls `end_recovery`.
 
@@ -74,7 +76,7 @@ async def open_stream_log(
     log.recovery.noted = (last, messages) if note else (0, 0)
     log.recovery.durable = durable
     files.next_number = max(1, durable[0] + (durable[1] > 0))  # of lower numbers all counts as durable
-    opening = _Opening(log, erase_again=erase_again, readonly=readonly)
+    opening = _Opening(log, gaps, erase_again=erase_again, readonly=readonly)
     for gap in gaps:
         opening.skip(*gap)
     await opening.read_files()
@@ -87,8 +89,9 @@ async def open_stream_log(
 class _Opening:
     """Builds a log's index from its segments."""
 
-    def __init__(self, log: StreamLog, *, erase_again: bool, readonly: bool) -> None:
+    def __init__(self, log: StreamLog, gaps: Sequence[tuple[int, int]], *, erase_again: bool, readonly: bool) -> None:
         self.log = log
+        self.gaps = gaps
         self.files = log.files
         self.recovery = log.recovery
         self.readonly = readonly
@@ -309,8 +312,13 @@ class _Opening:
             if self.erase_again:
                 holder.erasures.append((position, index))
         elif kind == record.GAP:
-            holder.note_gap(index, index + stamp - 1)
+            holder.note(index, index + stamp - 1)
             self.skip(index, index + stamp - 1)
+
+    def is_told(self, sequence: int) -> bool:
+        """Whether the journal tells that a message is removed, which its file need not have heard of."""
+        at = bisect_right(self.gaps, sequence, key=itemgetter(0))
+        return at > 0 and self.gaps[at - 1][1] >= sequence
 
     def place(self, holder: Segment, found: hot.Found, subject: bytes) -> None:
         offset, record_size, _, _, sequence, stamp, key_size, head_size = found[:8]
@@ -323,6 +331,8 @@ class _Opening:
         into = self.index_of(sequence)
         if into.place(sequence) != LOST:
             holder.note(sequence, sequence)
+            if self.is_told(sequence):
+                holder.erasures.append((offset, sequence))  # nobody comes to it again who knows whether it had to be
             return  # a later record about this sequence counts
         body_size = record_size - hot.HEADER_SIZE - key_size - head_size
         size = 30 + key_size + body_size + (4 + head_size if head_size else 0)

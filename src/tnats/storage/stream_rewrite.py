@@ -22,9 +22,10 @@ from tnats.storage import hot, record, segment
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
 from tnats.storage.packing import Packer, dictionary_of
+from tnats.storage.ranges import merged
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader
-from tnats.storage.stream_segment import Segment, merged
+from tnats.storage.stream_segment import Segment
 
 if TYPE_CHECKING:
     from tnats.storage.cipher import FileCipher, KeyRing
@@ -111,7 +112,7 @@ class Rewrite:
         for first, last in merged(gaps):
             if last >= self.start:
                 first = max(first, self.start)
-                self.holder.note_gap(first, last)
+                self.holder.note(first, last)
                 items.append(((record.GAP, 0, first, last - first + 1, b"", b"", b""), 0))
         return items
 

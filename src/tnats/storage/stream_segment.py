@@ -43,8 +43,6 @@ class Segment:
     """Of a packed segment that is open."""
     unpacked_bytes: int = 0
     """What the records of a packed segment would take in one that is not."""
-    has_gaps: bool = False
-    """Removals stand here, of whatever messages."""
     erasures: deque[tuple[int, int]] = attrs.field(factory=deque)
     """(offset, sequence) of removed messages whose content is to be overwritten."""
 
@@ -68,12 +66,8 @@ class Segment:
         self.live_bytes += size
         self.note(first, first + count - 1)
 
-    def note_gap(self, first: int, last: int) -> None:
-        """That these were removed stands here."""
-        self.has_gaps = True
-        self.note(first, last)
-
     def note(self, first: int, last: int) -> None:
+        """Something about these stands here."""
         self.lowest = min(self.lowest, first)
         self.highest = max(self.highest, last)
 
@@ -104,14 +98,3 @@ class Segment:
         first, last = self.sampled
         self.is_stale |= any(each[2] == hot.ERASED and first <= each[4] <= last for each in records)
         return records
-
-
-def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted and joined ranges."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
-    return result

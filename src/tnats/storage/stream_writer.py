@@ -162,7 +162,7 @@ class StreamWriter:
         for each, offset in zip(batch, offsets, strict=True):
             kind, _, sequence, stamp = each[:4]
             if kind == record.GAP:
-                current.note_gap(sequence, sequence + stamp - 1)
+                current.note(sequence, sequence + stamp - 1)
                 continue
             place, size = move(sequence, base | offset)
             self._files.let_go(place, size)

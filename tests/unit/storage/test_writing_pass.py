@@ -20,9 +20,12 @@ RUN = [(b"subject", b"", bytes(20))] * 200
 
 
 class Uncommitted:
-    """A group of the journal of which nothing is asked but to flush."""
+    """A group of the journal of which nothing is asked but to flush, and to tell of removals."""
 
     async def flush(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def keep_gaps(self, gaps: list[tuple[int, int]]) -> None:
         await trio.lowlevel.checkpoint()
 
 
