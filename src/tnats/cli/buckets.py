@@ -32,7 +32,7 @@ def bucket_options(command: F) -> F:
 
 def bucket_settings(
     *,
-    ttl: int,
+    ttl_ns: int,
     storage: str,
     max_bucket_size: int,
     tags: tuple[str, ...],
@@ -43,7 +43,7 @@ def bucket_settings(
 ) -> dict[str, Any]:
     """The keywords of a `BucketConfig` or `StoreConfig`; `plain` are options that are settings as they stand."""
     return {
-        "ttl_s": ttl / SECOND_NS,
+        "ttl_s": ttl_ns / SECOND_NS,
         "storage": to_storage(storage),
         "bytes_max": max_bucket_size,
         "placement": Placement(cluster, list(tags)) if cluster or tags else None,

@@ -274,7 +274,7 @@ def unpin(js_session: JetStreamSession, stream: str, consumer: str, group: str, 
 @click.argument("stream")
 @click.argument("consumer")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(min=1), help="Messages to fetch.")
-@click.option("--wait", type=DURATION, default="5s", show_default=True, help="Wait for them this long.")
+@click.option("--wait", "wait_ns", type=DURATION, default="5s", show_default=True, help="Wait for them this long.")
 @ack_option
 @click.option("--nak", "answer", flag_value="nak", help="Give what is received back.")
 @click.option("--term", "answer", flag_value="term", help="Let what is received not come again, without success.")
@@ -286,7 +286,7 @@ def next_messages(
     stream: str,
     consumer: str,
     count: int,
-    wait: int,
+    wait_ns: int,
     ack: bool,
     answer: str | None,
     raw: bool,
@@ -296,7 +296,7 @@ def next_messages(
 
     async def work(js: JetStream) -> None:
         handle = js.stream(stream).consumer(consumer)
-        deliveries = await handle.fetch(count, timeout_s=wait / SECOND_NS)
+        deliveries = await handle.fetch(count, timeout_s=wait_ns / SECOND_NS)
         for delivery in deliveries:
             show_delivery(delivery, raw, as_json)
             if answer == "nak":
@@ -307,7 +307,7 @@ def next_messages(
                 await delivery.ack_sync()
         await js.client.flush()
         if not deliveries:
-            raise TimedOut(f"consumer {consumer!r} of stream {stream!r}: no message within {wait / SECOND_NS:g} s")
+            raise TimedOut(f"consumer {consumer!r} of stream {stream!r}: no message within {wait_ns / SECOND_NS:g} s")
 
     return js_session.run(work)
 

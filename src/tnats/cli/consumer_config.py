@@ -54,7 +54,11 @@ STARTS = (
     click.option("--pause", type=MOMENT, default=None, help="Deliver nothing until then, or for so long."),
     click.option("--pinned-groups", multiple=True, help="Priority groups, each pinned to one client."),
     click.option(
-        "--pinned-ttl", type=DURATION, default=None, help="When a pinned client that is away loses its place."
+        "--pinned-ttl",
+        "pinned_ttl_ns",
+        type=DURATION,
+        default=None,
+        help="When a pinned client that is away loses its place.",
     ),
     click.option("--overflow-groups", multiple=True, help="Priority groups that are served past a bound."),
     click.option("--prioritized-groups", multiple=True, help="Priority groups served by priority."),
@@ -105,8 +109,8 @@ def configure_start(config: ConsumerConfig, name: str, given: dict[str, Any], no
     for option, policy in _GROUPS.items():
         if given[option]:
             config.priority_policy, config.priority_groups = policy, list(given[option])
-    if given["pinned_ttl"] is not None:
-        config.priority_timeout_ns = given["pinned_ttl"]
+    if given["pinned_ttl_ns"] is not None:
+        config.priority_timeout_ns = given["pinned_ttl_ns"]
 
 
 def _set_start(config: ConsumerConfig, text: str, now_ns: int) -> None:

@@ -72,13 +72,18 @@ def jetstream_options(command: F) -> F:
     """Decorator: adds the options of the connection and of JetStream, passes them on as the keyword `js_session`."""
 
     @functools.wraps(command)
-    def with_jetstream(session: Session, js_domain: str, js_api_prefix: str, timeout: int, **arguments: Any) -> Any:
-        return command(js_session=JetStreamSession(session, js_domain, js_api_prefix, timeout), **arguments)
+    def with_jetstream(session: Session, js_domain: str, js_api_prefix: str, timeout_ns: int, **arguments: Any) -> Any:
+        return command(js_session=JetStreamSession(session, js_domain, js_api_prefix, timeout_ns), **arguments)
 
     decorated: Any = with_jetstream
     for option in (
         click.option(
-            "--timeout", type=DURATION, default="5s", show_default=True, help="Wait for each answer this long."
+            "--timeout",
+            "timeout_ns",
+            type=DURATION,
+            default="5s",
+            show_default=True,
+            help="Wait for each answer this long.",
         ),
         click.option("--js-api-prefix", default="", help="Subject prefix of the JetStream API."),
         click.option("--js-domain", default="", help="JetStream domain to use."),

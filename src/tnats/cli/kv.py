@@ -56,8 +56,14 @@ def command() -> None:
 @click.option("--description", default="", help="What it is for.")
 @click.option("--history", default=1, show_default=True, type=click.IntRange(1, 64), help="Values kept per key.")
 @click.option("--storage", type=STORAGE, default="file", show_default=True, help="Where values are kept.")
-@click.option("--ttl", type=DURATION, default="0", help="How long values are kept.")
-@click.option("--marker-ttl", type=DURATION, default="0", help="Keys may have a lifetime; how long its mark stays.")
+@click.option("--ttl", "ttl_ns", type=DURATION, default="0", help="How long values are kept.")
+@click.option(
+    "--marker-ttl",
+    "marker_ttl_ns",
+    type=DURATION,
+    default="0",
+    help="Keys may have a lifetime; how long its mark stays.",
+)
 @click.option("--replicas", default=1, show_default=True, help="Copies in a cluster.")
 @click.option("--max-value-size", type=SIZE, default="-1", help="Largest value.")
 @bucket_options
@@ -82,7 +88,7 @@ def add(js_session: JetStreamSession, bucket: str, as_json: bool, **given: Any) 
 def make_config(
     bucket: str,
     *,
-    marker_ttl: int,
+    marker_ttl_ns: int,
     max_value_size: int,
     republish_source: str,
     republish_destination: str,
@@ -98,7 +104,7 @@ def make_config(
         origin.external = ExternalStream(f"$JS.{mirror_domain}.API")
     return BucketConfig(
         bucket,
-        limit_marker_ttl_s=marker_ttl / SECOND_NS,
+        limit_marker_ttl_s=marker_ttl_ns / SECOND_NS,
         value_bytes_max=max_value_size,
         republish=Republish(republish_source, republish_destination, republish_headers)
         if republish_destination
@@ -228,16 +234,23 @@ async def list_keys(kv: KeyValue, key: str | None, verbose: bool, with_values: b
 
 @command.command("compact")
 @click.argument("bucket")
-@click.option("--older-than", type=DURATION, default="30m", show_default=True, help="Marks that are older go too.")
+@click.option(
+    "--older-than",
+    "older_than_ns",
+    type=DURATION,
+    default="30m",
+    show_default=True,
+    help="Marks that are older go too.",
+)
 @force_option
 @json_option
 @jetstream_options
-def compact(js_session: JetStreamSession, bucket: str, older_than: int, force: bool, as_json: bool) -> int:
+def compact(js_session: JetStreamSession, bucket: str, older_than_ns: int, force: bool, as_json: bool) -> int:
     """Free what removed keys of BUCKET still hold."""
     confirm(f"Remove what deleted keys of bucket {bucket} hold?", force=force)
 
     async def work(js: JetStream) -> None:
-        count = await (await open_bucket(js, bucket)).purge_deletes(older_than_s=older_than / SECOND_NS)
+        count = await (await open_bucket(js, bucket)).purge_deletes(older_than_s=older_than_ns / SECOND_NS)
         text = f"Cleared {show_counted(count, 'removed key')} of bucket {bucket}"
         print_outcome(text, as_json, bucket=bucket, cleared=count)
 
@@ -283,15 +296,15 @@ def put(js_session: JetStreamSession, bucket: str, key: str, value: str | None, 
 @click.argument("bucket")
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--ttl", type=DURATION, default=None, help="How long the key lives.")
+@click.option("--ttl", "ttl_ns", type=DURATION, default=None, help="How long the key lives.")
 @json_option
 @jetstream_options
 def create(
-    js_session: JetStreamSession, bucket: str, key: str, value: str | None, ttl: int | None, as_json: bool
+    js_session: JetStreamSession, bucket: str, key: str, value: str | None, ttl_ns: int | None, as_json: bool
 ) -> int:
     """Set KEY, which must have no value, to VALUE or to what standard input gives."""
     data = read_body(value, None)
-    ttl_s = None if ttl is None else ttl / SECOND_NS
+    ttl_s = None if ttl_ns is None else ttl_ns / SECOND_NS
     return write(js_session, bucket, key, as_json, lambda kv: kv.create(key, data, ttl_s=ttl_s))
 
 
@@ -342,16 +355,16 @@ def rm(js_session: JetStreamSession, bucket: str, key: str | None, force: bool, 
 @command.command("purge")
 @click.argument("bucket")
 @click.argument("key")
-@click.option("--ttl", type=DURATION, default=None, help="How long the mark of the removal stays.")
+@click.option("--ttl", "ttl_ns", type=DURATION, default=None, help="How long the mark of the removal stays.")
 @force_option
 @json_option
 @jetstream_options
-def purge(js_session: JetStreamSession, bucket: str, key: str, ttl: int | None, force: bool, as_json: bool) -> int:
+def purge(js_session: JetStreamSession, bucket: str, key: str, ttl_ns: int | None, force: bool, as_json: bool) -> int:
     """Remove KEY with its history."""
     confirm(f"Remove key {key} of bucket {bucket} with its history?", force=force)
 
     async def work(js: JetStream) -> None:
-        await (await open_bucket(js, bucket)).purge(key, ttl_s=None if ttl is None else ttl / SECOND_NS)
+        await (await open_bucket(js, bucket)).purge(key, ttl_s=None if ttl_ns is None else ttl_ns / SECOND_NS)
         print_outcome(f"Removed {bucket} > {key} and its history", as_json, bucket=bucket, key=key, purged=True)
 
     return js_session.run(work)

@@ -56,7 +56,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("bucket")
 @click.option("--description", default="", help="What it is for.")
-@click.option("--ttl", type=DURATION, default="0", help="How long objects are kept.")
+@click.option("--ttl", "ttl_ns", type=DURATION, default="0", help="How long objects are kept.")
 @click.option("--storage", type=STORAGE, default="file", show_default=True, help="Where objects are kept.")
 @click.option("--replicas", default=1, show_default=True, help="Copies in a cluster.")
 @bucket_options

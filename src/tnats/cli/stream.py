@@ -262,7 +262,9 @@ def subjects(js_session: JetStreamSession, stream: str, filter: str, only_names:
 @click.argument("stream")
 @click.argument("size", type=click.IntRange(min=1), default=10)
 @click.option("--id", "sequence", type=int, default=0, help="Begin at this sequence.")
-@click.option("--since", type=DURATION, default=None, help="Begin with messages that are younger than this.")
+@click.option(
+    "--since", "since_ns", type=DURATION, default=None, help="Begin with messages that are younger than this."
+)
 @click.option("--subject", default="", help="Only messages on this subject, wildcards allowed.")
 @click.option("--raw", is_flag=True, help="Payloads only, one a line.")
 @json_option
@@ -272,7 +274,7 @@ def view(
     stream: str,
     size: int,
     sequence: int,
-    since: int | None,
+    since_ns: int | None,
     subject: str,
     raw: bool,
     as_json: bool,
@@ -283,7 +285,7 @@ def view(
 
     async def work(js: JetStream) -> None:
         handle = js.stream(stream)
-        start_ns = None if since is None else js.client.runtime.clock.wall_ns() - since
+        start_ns = None if since_ns is None else js.client.runtime.clock.wall_ns() - since_ns
         following, found = sequence, 0
         while found < size:
             try:

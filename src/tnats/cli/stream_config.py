@@ -71,7 +71,13 @@ PARTS = (
     click.option("--republish-source", default=None, help="Subjects to publish again."),
     click.option("--republish-destination", default=None, help="Where they are published again."),
     click.option("--republish-headers", is_flag=True, help="Publish again without the payload."),
-    click.option("--limit-consumer-inactive", type=DURATION, default=None, help="Longest inactivity of a consumer."),
+    click.option(
+        "--limit-consumer-inactive",
+        "limit_consumer_inactive_ns",
+        type=DURATION,
+        default=None,
+        help="Longest inactivity of a consumer.",
+    ),
     click.option("--limit-consumer-max-pending", type=int, default=None, help="Most unacknowledged messages of one."),
 )
 """Options that together make a part of the configuration."""
@@ -105,7 +111,7 @@ def configure(config: StreamConfig, given: dict[str, Any]) -> None:
     if republish:
         config.republish = Republish(*republish, headers_only=given["republish_headers"])
     limits = config.consumer_limits
-    inactive_ns, max_pending = given["limit_consumer_inactive"], given["limit_consumer_max_pending"]
+    inactive_ns, max_pending = given["limit_consumer_inactive_ns"], given["limit_consumer_max_pending"]
     config.consumer_limits = ConsumerLimits(
         limits.inactive_threshold_ns if inactive_ns is None else inactive_ns,
         limits.max_ack_pending if max_pending is None else max_pending,
