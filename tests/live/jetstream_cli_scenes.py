@@ -143,7 +143,9 @@ def test_buckets(cli: Cli) -> None:
     assert json.loads(cli("kv", "put", "b", "k", "one", "--json"))["revision"] == 1
     cli("kv", "put", "b", "k", stdin=b"two")
     cli("kv", "update", "b", "k", "three", "2")
-    assert "wrong last sequence" in cli("kv", "update", "b", "k", "four", "2", code=1)
+    refused = cli("kv", "update", "b", "k", "four", "2", code=1)
+    assert "wrong last sequence" in refused
+    assert "publish on '$KV.b.k'" in refused
     assert "has a value" in cli("kv", "create", "b", "k", "x", code=1)
     cli("kv", "create", "b", "other", "x", "--ttl", "1m")
     assert cli("kv", "get", "b", "k", "--raw") == "three\n"
@@ -173,20 +175,18 @@ def test_objects(cli: Cli, tmp_path: Path) -> None:
     source.write_bytes(bytes(range(256)) * 2000)
     cli("object", "add", "o", "--description", "d")
     put = json.loads(cli("object", "put", "o", str(source), "-H", "A:1", "--json"))
-    assert (put["name"], put["size"], put["headers"]) == ("file.bin", 512_000, {"A": ["1"]})
+    name = str(source)
+    assert (put["name"], put["size"], put["headers"]) == (name, 512_000, {"A": ["1"]})
     cli("object", "put", "o", "--name", "piped", stdin=b"data")
     assert "Replace" in cli("object", "put", "o", str(source), code=1)
-    wrote = json.loads(cli("object", "get", "o", "file.bin", "-O", str(target), "--json"))
-    assert wrote == {"bucket": "o", "name": "file.bin", "file": str(target), "bytes": 512_000}
+    wrote = json.loads(cli("object", "get", "o", name, "-O", str(target), "--json"))
+    assert wrote == {"bucket": "o", "name": name, "file": str(target), "bytes": 512_000}
     assert target.read_bytes() == source.read_bytes()
-    assert "Overwrite" in cli("object", "get", "o", "file.bin", "-O", str(target), code=1)
+    assert "Overwrite" in cli("object", "get", "o", name, "-O", str(target), code=1)
     assert cli("object", "get", "o", "piped", "-O", "-") == "data"
-    assert cli("object", "ls", "o", "--names") == "file.bin\npiped\n"
-    assert "SHA-256=" in cli("object", "info", "o", "file.bin")
-    assert [one["name"] for one in parsed(cli("object", "watch", "o", "--count", "2", "--json"))] == [
-        "file.bin",
-        "piped",
-    ]
+    assert cli("object", "ls", "o", "--names") == f"{name}\npiped\n"
+    assert "SHA-256=" in cli("object", "info", "o", name)
+    assert [one["name"] for one in parsed(cli("object", "watch", "o", "--count", "2", "--json"))] == [name, "piped"]
     removed = json.loads(cli("object", "rm", "o", "piped", "-f", "--json"))
     assert removed == {"bucket": "o", "name": "piped", "removed": True}
     assert "no object" in cli("object", "get", "o", "piped", code=1)

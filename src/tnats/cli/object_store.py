@@ -186,7 +186,7 @@ def seal(js_session: JetStreamSession, bucket: str, force: bool, as_json: bool) 
 @command.command("put")
 @click.argument("bucket")
 @click.argument("file", required=False)
-@click.option("--name", default="", help="Name of the object; else that of the file.")
+@click.option("--name", default="", help="Name of the object; else FILE.")
 @click.option("--description", default="", help="What it is.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="Add a header; may be repeated.")
 @click.option("--chunk-size", type=SIZE, default=str(CHUNK_BYTES), help="Bytes per chunk [default: 128KB].")
@@ -210,7 +210,7 @@ def put(
     if not name and file is None:
         raise click.UsageError("give FILE or --name")
     meta = ObjectMeta(
-        name or os.path.basename(file or ""), description, parse_headers(headers) or {}, chunk_bytes=chunk_size
+        name or os.path.normpath(file or ""), description, parse_headers(headers) or {}, chunk_bytes=chunk_size
     )
 
     async def work(js: JetStream) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from tnats.client.jetstream.errors import ApiError, JetStreamError, api_error
+from tnats.client.jetstream.errors import JetStreamError, api_error
 from tnats.client.message import Message
 from tnats.jetstream.api.fields import BOOL, INT, TEXT, UINT64, Record, row
 from tnats.jetstream.api.json_text import DecodeError
@@ -31,12 +31,15 @@ class PubAck:
     """Id and size of the batch that this acknowledges (ADR-50)."""
 
 
-def decode_answer(message: Message, record: type[T]) -> T:
-    """The record that an answer holds. Raises ApiError for a refusal, JetStreamError for what is no answer."""
-    return decode_object(answer_object(message), record, message)
+def decode_answer(message: Message, record: type[T], call: str) -> T:
+    """The record that the answer to `call` holds.
+
+    Raises ApiError for a refusal, JetStreamError for what is no answer.
+    """
+    return decode_object(answer_object(message, call), record, message)
 
 
-def answer_object(message: Message) -> dict[str, Any]:
+def answer_object(message: Message, call: str) -> dict[str, Any]:
     """The JSON object of an answer. Raises like `decode_answer`."""
     try:
         answer = orjson.loads(message.data)
@@ -44,11 +47,12 @@ def answer_object(message: Message) -> dict[str, Any]:
         answer = None
     if type(answer) is not dict:
         if message.status:
-            raise api_error(message.status, 0, message.description or "an answer without a reason")
+            raise api_error(message.status, 0, message.description or "an answer without a reason", call)
         raise JetStreamError(f"answer on {message.subject!r} is no JSON object: {bytes(message.data[:80])!r}")
     error = answer.get("error")
     if error:
-        raise error_of(error)
+        refusal = error.get("code", 0), error.get("err_code", 0), error.get("description", "no reason given")
+        raise api_error(*refusal, call)
     return answer
 
 
@@ -59,8 +63,3 @@ def decode_object(answer: dict[str, Any], record: type[T], message: Message) -> 
     except (DecodeError, TypeError) as exc:
         raise JetStreamError(f"answer on {message.subject!r} cannot be read: {exc}") from None
     return value
-
-
-def error_of(error: dict[str, Any]) -> ApiError:
-    """The exception for the `error` object of an answer."""
-    return api_error(error.get("code", 0), error.get("err_code", 0), error.get("description", "no reason given"))

@@ -11,7 +11,7 @@ import orjson
 from tnats.client.client import Client
 from tnats.client.errors import ClientError, NoResponders
 from tnats.client.jetstream.answers import decode_answer
-from tnats.client.jetstream.errors import ApiError, JetStreamUnavailable
+from tnats.client.jetstream.errors import JetStreamUnavailable
 from tnats.client.message import Message
 from tnats.jetstream.api.fields import to_object
 
@@ -47,12 +47,7 @@ class Api:
 
         Raises ApiError and its kin, JetStreamUnavailable, TimedOut, and what `Client.request` raises.
         """
-        message = await self.exchange(call, request)
-        try:
-            return decode_answer(message, answer)
-        except ApiError as refusal:
-            refusal.call = call
-            raise
+        return decode_answer(await self.exchange(call, request), answer, call)
 
     async def exchange(self, call: str, request: Any) -> Message:
         """As `ask`, for answers that are messages themselves."""

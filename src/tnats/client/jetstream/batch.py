@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tnats.client.errors import ClientError
 from tnats.client.jetstream.answers import PubAck, answer_object
-from tnats.client.jetstream.publish import Conditions, ask_stream, publish_once, with_conditions
+from tnats.client.jetstream.publish import Conditions, ask_stream, publish_call, publish_once, with_conditions
 from tnats.client.message import HeadersLike
 
 if TYPE_CHECKING:
@@ -75,5 +75,5 @@ class AtomicBatch:
         self._ended = True
         answer = await ask_stream(self._client, subject, data, headers, self._timeout_s)
         if answer.data:
-            answer_object(answer)
+            answer_object(answer, publish_call(subject))
         self._ended = False

@@ -14,8 +14,8 @@ class ApiError(JetStreamError):
     """The server refused a request.
 
     `code` as in HTTP (404, 503 ...), `err_code` the server's own number of the reason (published error table),
-    `description` its words. 0 for what an answer left out. `call`: what was asked (`STREAM.INFO.ORDERS`), empty where
-    it was no call of the API.
+    `description` its words. 0 for what an answer left out. `call`: what was refused (`STREAM.INFO.ORDERS`, `publish on
+    'orders.new'`).
     """
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
@@ -108,7 +108,9 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 
-def api_error(code: int, err_code: int, description: str) -> ApiError:
-    """The exception for an error of an answer."""
+def api_error(code: int, err_code: int, description: str, call: str) -> ApiError:
+    """The exception for an error of the answer to `call`."""
     kind = _BY_CODE.get(err_code, NotFound if code == 404 else ApiError)
-    return kind(code, err_code, description)
+    refusal = kind(code, err_code, description)
+    refusal.call = call
+    return refusal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tnats.client.errors import ClientError, NoResponders, TimedOut
 from tnats.client.jetstream.answers import PubAck, answer_object, decode_object
 from tnats.client.jetstream.errors import JetStreamError
-from tnats.client.jetstream.publish import Conditions, no_stream, with_conditions
+from tnats.client.jetstream.publish import Conditions, no_stream, publish_call, with_conditions
 from tnats.client.message import HeadersLike, Message
 from tnats.client.requests import raise_for_status
 from tnats.client.subscription import Subscription
@@ -122,7 +122,7 @@ class FastBatch:
             raise_for_status(message, self._subject)
         except NoResponders:
             raise no_stream(self._subject) from None
-        answer = answer_object(message)
+        answer = answer_object(message, publish_call(self._subject))
         kind = answer.get("type")
         self._answered = True
         if kind == "ack":

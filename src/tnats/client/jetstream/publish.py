@@ -57,9 +57,14 @@ def format_ttl(ttl_s: float) -> str:
     return "never" if ttl_s == math.inf else format_duration(nanoseconds(ttl_s))
 
 
+def publish_call(subject: str) -> str:
+    """How errors name a publish."""
+    return f"publish on {subject!r}"
+
+
 def no_stream(subject: str) -> NoResponders:
     """What a publish raises that nobody answers."""
-    return NoResponders(f"publish on {subject!r}: no stream listens on this subject")
+    return NoResponders(f"{publish_call(subject)}: no stream listens on this subject")
 
 
 async def ask_stream(
@@ -76,7 +81,8 @@ async def publish_once(
     client: Client, subject: str, data: bytes, headers: HeadersLike | None, timeout_s: float
 ) -> PubAck:
     """One publish and its acknowledgement. Raises ApiError, and like `ask_stream`."""
-    return decode_answer(await ask_stream(client, subject, data, headers, timeout_s), PubAck)
+    answer = await ask_stream(client, subject, data, headers, timeout_s)
+    return decode_answer(answer, PubAck, publish_call(subject))
 
 
 async def publish(

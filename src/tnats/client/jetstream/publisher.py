@@ -15,7 +15,7 @@ import trio
 
 from tnats.client.errors import ClientError, NoResponders, TimedOut
 from tnats.client.jetstream.answers import PubAck, decode_answer
-from tnats.client.jetstream.publish import Conditions, no_stream, with_conditions
+from tnats.client.jetstream.publish import Conditions, no_stream, publish_call, with_conditions
 from tnats.client.message import HeadersLike, Message
 from tnats.client.requests import raise_for_status
 
@@ -67,7 +67,7 @@ class PendingAck:
         """The answer came."""
         self._publisher.heard(self)
         try:
-            self._ack = decode_answer(raise_for_status(message, self.subject), PubAck)
+            self._ack = decode_answer(raise_for_status(message, self.subject), PubAck, publish_call(self.subject))
         except NoResponders:
             self._error = no_stream(self.subject)
         except ClientError as exc:

@@ -96,11 +96,12 @@ class Snapshot:
 
 async def restore(api: Api, config: StreamConfig, state: StreamState, chunks: AsyncIterable[bytes]) -> StreamInfo:
     """Make the stream `config.name` out of an archive. Raises NameInUse, ApiError, TimedOut."""
-    answer = await api.ask(f"STREAM.RESTORE.{config.name}", RestoreRequest(config, state), RestoreAnswer)
+    call = f"STREAM.RESTORE.{config.name}"
+    answer = await api.ask(call, RestoreRequest(config, state), RestoreAnswer)
     client, subject = api.client, answer.deliver_subject
     async for chunk in chunks:
         reply = await client.request(subject, chunk, timeout_s=api.timeout_s)
         if reply.data:
-            answer_object(reply)
+            answer_object(reply, call)
     reply = await client.request(subject, timeout_s=api.timeout_s)
-    return decode_object(answer_object(reply), StreamInfo, reply)
+    return decode_object(answer_object(reply, call), StreamInfo, reply)

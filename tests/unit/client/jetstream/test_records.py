@@ -27,6 +27,7 @@ from tnats.client.jetstream.publish import format_ttl, with_conditions
 
 NAMES = st.text("abcXYZ_-09", min_size=1, max_size=12)
 NUMBERS = st.integers(0, 2**63 - 1)
+CALL = "publish on 'a'"
 
 
 def answer(data: bytes, block: bytes = b"") -> Message:
@@ -51,21 +52,23 @@ def test_other_reply_subjects_are_refused(reply: str) -> None:
 
 
 def test_answers_become_records_or_errors() -> None:
-    """Keys that are not known are passed over; an error becomes the exception of its number, with its parts."""
-    ack = decode_answer(answer(b'{"stream":"S","seq":7,"duplicate": true,"new":[1]}'), PubAck)
+    """Keys that are not known are passed over; an error becomes the exception of its number, with its parts, which
+    names what was refused."""
+    ack = decode_answer(answer(b'{"stream":"S","seq":7,"duplicate": true,"new":[1]}'), PubAck, CALL)
     assert ack == PubAck("S", 7, duplicate=True)
     for err_code, kind in ((10059, StreamNotFound), (10058, NameInUse), (10164, WrongLastSequence)):
         body = b'{"type":"t","error":{"code":400,"err_code":%d,"description":"why"}}' % err_code
         with pytest.raises(kind) as refused:
-            decode_answer(answer(body), PubAck)
+            decode_answer(answer(body), PubAck, CALL)
         assert (refused.value.code, refused.value.err_code, refused.value.description) == (400, err_code, "why")
+        assert str(refused.value) == f"why ({CALL}, code 400, err_code {err_code})"
     with pytest.raises(NotFound):
-        decode_answer(answer(b'{"error":{"code":404,"err_code":99999,"description":"x"}}'), PubAck)
+        decode_answer(answer(b'{"error":{"code":404,"err_code":99999,"description":"x"}}'), PubAck, CALL)
     with pytest.raises(ApiError, match="Too Many"):
-        decode_answer(answer(b"", b"NATS/1.0 429 Too Many Requests\r\n\r\n"), PubAck)
+        decode_answer(answer(b"", b"NATS/1.0 429 Too Many Requests\r\n\r\n"), PubAck, CALL)
     for body in (b"", b"[]", b"{", b'{"stream":1,"seq":2}', b"{}"):
         with pytest.raises(JetStreamError):
-            decode_answer(answer(body), PubAck)
+            decode_answer(answer(body), PubAck, CALL)
 
 
 def test_conditions_become_headers() -> None:
