@@ -140,18 +140,18 @@ def parse_flags(argv: Sequence[str], *, program: str, version: str, own_version:
     try:
         flags, words = _scan(argv)
     except FlagError as error:
-        return Answer(stdout=usage(program) + "\n", stderr=f"{error}\n")
+        return Answer(stdout=USAGE + "\n", stderr=f"{error}\n")
     if flags.on("version"):
         return Answer(stdout=_version_lines(program, version, own_version))
     if flags.on("help"):
-        return Answer(stdout=usage(program) + "\n")
+        return Answer(stdout=USAGE + "\n")
     if flags.on("help_tls"):
         return Answer(stdout=tls_usage())
     for word in words[:1]:
         if word.lower() == "version":
             return Answer(stdout=_version_lines(program, version, own_version))
         if word.lower() == "help":
-            return Answer(stdout=usage(program) + "\n")
+            return Answer(stdout=USAGE + "\n")
         return Answer(stderr=f'{program}: unrecognized command: "{word}"\n', exit_code=1)
     if flags.text("signal").count("=") > 1:
         extra = " ".join(flags.text("signal").split("=")[2:])
@@ -323,12 +323,8 @@ def _merge_tls(options: Options, flags: Flags) -> None:
 # ------------------------------------------------------------------ help
 
 
-def usage(program: str) -> str:
-    return _USAGE.format(program=program)
-
-
-_USAGE = """
-Usage: {program} [options]
+USAGE = """
+Usage: tnats serve [options]
 
 Server:
     -a, --addr, --net <host>         Address to listen on (default: 0.0.0.0)
@@ -336,7 +332,7 @@ Server:
     -n, --name, --server_name <name> Name of this server (default: its id)
     -P, --pid <file>                 Write the process id to this file
     -m, --http_port <port>           Port for HTTP monitoring
-    -ms,--https_port <port>          Port for HTTPS monitoring
+    -ms,--https_port <port>          Port for HTTPS monitoring (not available)
     -c, --config <file>              Configuration file; flags override it
     -t                               Check the configuration file and exit
     -sl,--signal <signal>[=<pid>]    Send a signal to a running server: ldm,
@@ -350,8 +346,8 @@ Logging:
     -l, --log <file>                 Log to this file
     -T, --logtime                    Begin lines with the time (default: true)
         --logtime_utc                Time in UTC (default: false)
-    -s, --syslog                     Log to syslog
-    -r, --remote_syslog <addr>       Log to this server (udp://localhost:514)
+    -s, --syslog                     Log to syslog (not available)
+    -r, --remote_syslog <addr>       Log to this syslog server (not available)
     -D, --debug                      Log debugging output
     -V, --trace                      Log the protocol
     -VV                              Log the protocol, of the system account too
@@ -369,14 +365,14 @@ Authorization:
         --pass <password>            Password that clients must give
         --auth <token>               Token that clients must give
 
-TLS:
+TLS (not available in this release):
         --tls                        Turn TLS on; clients need no certificate
         --tlscert <file>             Certificate of the server
         --tlskey <file>              Private key of the server
         --tlsverify                  Turn TLS on; clients need a certificate
         --tlscacert <file>           Authorities that sign clients' certificates
 
-Cluster:
+Cluster (not available in this release):
         --routes <url, url>          Servers to connect to
         --cluster, --cluster_listen <url>
                                      Address for other servers' connections
@@ -385,7 +381,7 @@ Cluster:
         --cluster_advertise <host>   Address told to other servers
         --connect_retries <number>   Tries to connect to servers told of
 
-Profiling:
+Profiling (not available in this release):
         --profile <port>             Port for profiling over HTTP
 
 Common:

@@ -9,7 +9,7 @@ from tnats.server.config.load import read_options
 from tnats.server.config.options import Options
 from tnats.server.config.problems import ConfigError
 from tnats.server.config.validation import unsupported
-from tnats.server.flags import FLAGS, Answer, Flags, merge, parse_flags, usage
+from tnats.server.flags import FLAGS, USAGE, Answer, Flags, merge, parse_flags
 
 
 def parse(line: str) -> Flags | Answer:
@@ -57,7 +57,7 @@ def test_spellings_of_a_flag(line: str) -> None:
 )
 def test_bad_flag_prints_the_usage_and_exits_with_0(line: str, stderr: str) -> None:
     """The error goes to stderr, the usage to stdout, and the exit code is 0: so does nats-server."""
-    assert answer(line) == Answer(stdout=usage("nats-server") + "\n", stderr=stderr + "\n", exit_code=0)
+    assert answer(line) == Answer(stdout=USAGE + "\n", stderr=stderr + "\n", exit_code=0)
 
 
 @pytest.mark.parametrize("line", ["-v", "--version", "version", "-p 1 Version", "-v --help"])
@@ -69,15 +69,31 @@ def test_version_has_two_lines_on_stdout(line: str) -> None:
 @pytest.mark.parametrize("line", ["-h", "--help", "help", "-p 1 HELP"])
 def test_help_is_the_usage(line: str) -> None:
     """On stdout, exit 0."""
-    assert answer(line) == Answer(stdout=usage("nats-server") + "\n")
+    assert answer(line) == Answer(stdout=USAGE + "\n")
 
 
 def test_usage_names_every_flag() -> None:
     """Nothing the server takes is missing from its help."""
-    words = usage("x").replace(",", " ").split()
+    words = USAGE.replace(",", " ").split()
     for flag in FLAGS:
         for name in flag.names:
             assert f"-{name}" in words or f"--{name}" in words, name
+
+
+def test_usage_says_what_is_not_available() -> None:
+    """Of every flag that sets an option: at its line or at the head of its section, if a start with it is refused."""
+    head, told = "", {}
+    for line in USAGE.splitlines():
+        if line.endswith(":"):
+            head = line
+        for word in line.replace(",", " ").split():
+            told[word.lstrip("-")] = "not available" in head + line
+    values: dict[type, object] = {bool: True, int: 1, str: "udp://a:1"}
+    for flag in FLAGS:
+        if flag.path:
+            section = "-cluster nats://a:1 " if flag.path.startswith("cluster.") else ""
+            given = options(f"{section}-{flag.names[0]}={values[flag.kind]}")
+            assert told[flag.names[0]] == bool(unsupported(given)), flag.names
 
 
 def test_help_tls_lists_the_values() -> None:
