@@ -44,7 +44,7 @@ class InternalClient:
         self._next_sid = 0
         self.inbox: Inbox
         if prefix:
-            self.inbox = funnel = Funnel(exchange, self.origin, deliver, prefix, account.plans.extensions)
+            self.inbox = funnel = Funnel(exchange, self.origin, deliver, prefix)
             account.open_funnel(funnel)
             self.subscribe(prefix + b">")
         else:

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A `Plan` is the answer of the sublist for one subject, made ready to be run by the hot loop: a `Target` with its
-prepared MSG head per subscription, a list of them per queue group, and what extensions add (routes, leaf nodes,
-service imports). Connections remember the plans of subjects they publish to, so a plan must know when it is stale.
+prepared MSG head per subscription, and a list of them per queue group. Connections remember the plans of subjects they
+publish to, so a plan must know when it is stale.
 
 *Change of a literal subscription*: exactly that subject's plan is marked stale. Nobody holds one that is not in the
 table: when plans are pushed out, everybody forgets theirs.
@@ -44,7 +44,6 @@ from tnats.subjects.tokens import has_wildcard
 
 if TYPE_CHECKING:
     from tnats.broker.hot.outbound import Outbound
-    from tnats.broker.ports import PlanExtension
 
 
 class PlanTable:
@@ -65,7 +64,6 @@ class PlanTable:
         """Off where what is published is not always the subject that a plan is for."""
         self._prefixes: dict[bytes, None] = {}
         """Of subjects used once, each a family to be."""
-        self.extensions: list[PlanExtension] = []
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -84,13 +82,11 @@ class PlanTable:
     def has_interest(self, subject: bytes) -> bool:
         """Whether a message on `subject` would reach anybody."""
         plan = self._find_current(subject)
-        return bool(plan.targets or plan.groups or plan.special is not None)
+        return bool(plan.targets or plan.groups)
 
     def outbounds(self, subject: bytes) -> list[Outbound | None]:
         """Of all whom a message on `subject` may reach, queue groups with all their members; None: not a client's."""
         plan = self._find_current(subject)
-        if plan.special is not None:
-            return [None]
         targets = [*plan.targets, *itertools.chain(*plan.groups)] if plan.groups else plan.targets
         return [
             subscription.outbound
@@ -115,10 +111,7 @@ class PlanTable:
         _aim(plan, self._sublist.match(plan.subject))
         if plan.kept:
             self._target_count += _target_count(plan) - before
-        plan.special = None
         plan.shown = None
-        for extension in self.extensions:
-            extension.extend(plan)
         plan.cell = self._cell(plan.subject)
         plan.epoch = plan.cell.number
         if self._target_count > min(self._target_count_max, PLAN_TARGETS_MAX):
@@ -179,7 +172,7 @@ class PlanTable:
     def _note_sibling(self, subject: bytes) -> None:
         """A subject is used once; if it is not the first with its prefix, make the plan of the family."""
         prefix = subject[: subject.rfind(b".") + 1]
-        if not prefix or not self.makes_families or self.extensions:
+        if not prefix or not self.makes_families:
             return
         if prefix not in self._prefixes:
             if len(self._prefixes) >= FAMILIES_MAX:

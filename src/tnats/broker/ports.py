@@ -85,7 +85,7 @@ class PlanBuilder(Protocol):
 
 
 class Special(Protocol):
-    """Handling of a plan's messages by slow code: denied subjects, weighted mappings, service imports, tracing."""
+    """Handling of a plan's messages by slow code: denied subjects, messages that a mapping drops."""
 
     def publish(self, origin: Origin, plan: Plan, message: Message) -> int:
         """Handle `message`; how many it reached (0: the requester may be told "no responders")."""
@@ -144,18 +144,8 @@ class Gatekeeper(Protocol):
     ) -> Outcome: ...
 
 
-class PlanExtension(Protocol):
-    """Adds to plans what is not a subscription of this account: routes, leaf nodes, gateways, service imports."""
-
-    def extend(self, plan: Plan) -> None:
-        """`plan` has its targets and groups; add, remove, or set `special`.
-
-        Whoever changes what this would do must call `Account.plans.invalidate` (or `invalidate_all`).
-        """
-
-
 class InterestObserver(Protocol):
-    """Wants to know of an account's subscriptions as they come and go: routes, stream imports, service latency."""
+    """Wants to know of an account's subscriptions as they come and go: JetStream, traces."""
 
     def on_subscribed(self, subscription: Subscription) -> None: ...
 
@@ -163,7 +153,7 @@ class InterestObserver(Protocol):
 
 
 class ConnectionObserver(Protocol):
-    """Wants to know of client connections: system events."""
+    """Wants to know of client connections: traces."""
 
     def on_connected(self, cid: int) -> None:
         """Client `cid` has logged in."""

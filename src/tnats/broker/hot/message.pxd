@@ -48,7 +48,6 @@ cdef class Inbox:
 
 cdef class Funnel(Inbox):
     cdef readonly bytes prefix
-    cdef readonly list extensions
     cdef public Py_ssize_t rivals
     cdef dict askers
     cdef readonly dict asked

@@ -134,15 +134,12 @@ class Inbox:
 class Funnel(Inbox):
     """An inbox that gathers a bundle, and takes what comes under `prefix` without a plan, if nobody else gets it."""
 
-    __slots__ = ("asked", "askers", "capacity", "extensions", "prefix", "rivals", "stage", "used")
+    __slots__ = ("asked", "askers", "capacity", "prefix", "rivals", "stage", "used")
 
-    def __init__(
-        self, exchange: Exchange, origin: Origin, deliver: Callable[[Any], None], prefix: bytes, extensions: list[Any]
-    ) -> None:
-        """`deliver` gets a bundle. `extensions` are those of the account's plans: nobody knows where they send to."""
+    def __init__(self, exchange: Exchange, origin: Origin, deliver: Callable[[Any], None], prefix: bytes) -> None:
+        """`deliver` gets a bundle."""
         super().__init__(exchange, origin, deliver)
         self.prefix = prefix
-        self.extensions = extensions
         self.askers: dict[bytes, tuple[bytes, Origin]] = {}
         """Who wants to be answered: subject and origin, by reply subject."""
         self.asked: dict[bytes, tuple[bytes, Origin]] = {}
@@ -155,7 +152,7 @@ class Funnel(Inbox):
 
     def takes(self, data: bytes, start: int, end: int) -> bool:
         """Whether messages on the subject data[start:end] come here and go nowhere else."""
-        return begins(data, start, end, self.prefix, len(self.prefix)) and not self.rivals and len(self.extensions) == 0
+        return begins(data, start, end, self.prefix, len(self.prefix)) and not self.rivals
 
     def take(self, origin: Origin, subject: bytes, data: bytes, start: int, stop: int) -> None:
         self.put(origin, subject, 0, len(subject), data, start, stop)

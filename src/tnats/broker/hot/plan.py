@@ -1,8 +1,8 @@
 """Where messages on a subject go, as found once by slow code (`tnats.broker.plan_table`) and run once per message here.
 
 A `Plan` is current while its epoch equals that of its `Epoch` cell; a change of subscriptions moves the cell, or sets
-the plan's own epoch to STALE_EPOCH. What cannot be said by targets and groups (denied subjects, service imports,
-tracing) is the plan's `special`.
+the plan's own epoch to STALE_EPOCH. What cannot be said by targets and groups (a denied subject, a message that
+a mapping drops) is the plan's `special`.
 
 From the reply or size on, MSG repeats the bytes of PUB: a delivery is a prepared head ("MSG subject sid ") and one
 range of what the publisher sent, copied, or from VIEW_BYTES on referenced.
@@ -163,16 +163,12 @@ class Plan:
             origin.size = word(data, at + 12)
             if self.epoch != self.cell.number:
                 self.builder.refresh(self)
-            if self.special is not None:
-                subject = data[at + HEAD_SIZE : start]
-                delivered += self.special.publish(origin, self, origin.message(subject, data, start, stop))
-            else:
-                shown = self.shown
-                if shown is None:
-                    shown = self.shown = self.copy()
-                if not equal(data, at + HEAD_SIZE, start, shown.subject):
-                    shown.show(data[at + HEAD_SIZE : start])
-                delivered += shown.fan_out(origin, data, start, stop, None)
+            shown = self.shown
+            if shown is None:
+                shown = self.shown = self.copy()
+            if not equal(data, at + HEAD_SIZE, start, shown.subject):
+                shown.show(data[at + HEAD_SIZE : start])
+            delivered += shown.fan_out(origin, data, start, stop, None)
             at = stop
         return delivered
 
