@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 
 from rich.console import Console
@@ -21,6 +22,23 @@ def drawing(*columns: ProgressColumn) -> Progress:
     """Drawn if it is a terminal, and gone afterwards."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+class Steps:
+    """Where nothing is drawn (no terminal): a plain line on standard error for each tenth of the way."""
+
+    TENTHS = 10
+
+    def __init__(self, progress: Progress) -> None:
+        self._is_wanted = progress.disable
+        self._tenth = 0
+
+    def __call__(self, share: float, text: str) -> None:
+        """So much of 1 is done, and `text` is what there is to say."""
+        tenth = int(share * self.TENTHS)
+        if self._is_wanted and tenth > self._tenth:
+            self._tenth = tenth
+            print(text, file=sys.stderr, flush=True)
 
 
 class Bar:

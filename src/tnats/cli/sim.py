@@ -14,7 +14,7 @@ import click
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from tnats.cli.output import json_option, print_json
-from tnats.cli.progress import drawing
+from tnats.cli.progress import Steps, drawing
 from tnats.cli.values import show_counted
 from tnats.errors import TnatsError
 from tnats.harness.catalogue import load_scenario, scenario_names, summary_of
@@ -221,6 +221,7 @@ class Search:
             for result in run_corpus(self.directory):
                 self.take(result)
                 bar.update(task, description=f"{result.scenario}: {self.batch.run_count} plans")
+            Steps(bar)(1, f"corpus: {self.batch.run_count} plans")
 
     def take(self, result: Result) -> None:
         """Count a result; show it if it is a failure."""
@@ -233,7 +234,7 @@ class Search:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         started_s = farm.elapsed_s()
         with drawing(*columns) as bar:
-            task = bar.add_task("starting", total=total)
+            task, steps = bar.add_task("starting", total=total), Steps(bar)
             before = self.batch.run_count
             for result in farm.work(self.directory, self.names, seeds, jobs=jobs, budget_s=budget_s):
                 if result is not None:
@@ -244,7 +245,9 @@ class Search:
                 count, passed_s = self.batch.run_count - before, max(0.001, farm.elapsed_s() - started_s)
                 text = f"{count} seeds, {count / passed_s:.1f}/s, {self.batch.fault_count} faults"
                 text += f", {self.batch.missing()} probes open, {len(self.batch.failures)} failed"
-                bar.update(task, description=text, completed=passed_s if budget_s is not None else count)
+                completed = passed_s if budget_s is not None else count
+                bar.update(task, description=text, completed=completed)
+                steps(completed / total, text)
 
     def conclude(self) -> int:
         """The end of the batch: figures, results, exit code."""

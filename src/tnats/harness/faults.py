@@ -149,8 +149,23 @@ class AtBarrier:
 Anchor = At | Every | AfterAcks | BeforeCall | AtBarrier
 
 
+class Choosing:
+    """What has `parameters` of which some are words of a small vocabulary."""
+
+    __slots__ = ()
+    parameters: Mapping[str, int | str]
+
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        """A parameter that is one of `known`. Raises FaultError for any other word."""
+        word = str(self.parameters.get(name, default))
+        if word not in known:
+            words = ", ".join(each or "nothing" for each in known)
+            raise FaultError(f"{self}: {name} is to be one of {words}, not {word!r}")
+        return word
+
+
 @frozen
-class Fault:
+class Fault(Choosing):
     """One record. Parameters have the types of their names: `_ns` and `_count` are ints, all else text."""
 
     anchor: Anchor
@@ -164,13 +179,6 @@ class Fault:
 
     def word(self, name: str, default: str) -> str:
         return str(self.parameters.get(name, default))
-
-    def choice(self, name: str, known: Sequence[str], default: str) -> str:
-        """A word that is one of `known`. Raises FaultError for any other."""
-        word = self.word(name, default)
-        if word not in known:
-            raise FaultError(f"fault '{self}': {name} is to be one of {', '.join(known)}, not {word!r}")
-        return word
 
     def __str__(self) -> str:
         words = [str(self.anchor), self.kind]

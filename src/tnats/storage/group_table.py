@@ -33,6 +33,10 @@ class GroupTable:
         """Whether there is a group of this name."""
         return name in self._by_name
 
+    def has_dropped(self, number: int) -> bool:
+        """Whether there was a group of this number that is no more; False where nothing is known of it."""
+        return number < self._next_number and number not in self._by_number
+
     def group(self, name: str) -> Group:
         """The group of this name; made if it is new."""
         found = self._by_name.get(name)

@@ -131,6 +131,10 @@ class Journal:
         """Whether there is a group of this name."""
         return self._groups.knows(name)
 
+    def has_dropped(self, number: int) -> bool:
+        """Whether there was a group of this number that is no more; False where nothing is known of it."""
+        return self._groups.has_dropped(number)
+
     def adopt(self, number: int, name: str) -> None:
         """Take up a group that the journal has lost, under the number that its other files carry."""
         self._groups.adopt(number, name)

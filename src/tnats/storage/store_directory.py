@@ -117,6 +117,7 @@ async def list_paths(disk: Disk, directory: str) -> list[str]:
 async def remove_directory(disk: Disk, path: str) -> None:
     """Remove a stream's files: whole at any moment, or for the next start to finish. Raises DiskError."""
     await disk.rename(path, path + DELETED)
+    await disk.sync_dir(path.rpartition("/")[0])  # from here on no start takes them for anything else
     await remove_tree(disk, path + DELETED)
 
 

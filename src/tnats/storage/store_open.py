@@ -19,6 +19,7 @@ from tnats.storage.store_directory import (
     make_directory,
     refuse_others,
     refuse_unopenable,
+    remove_directory,
     remove_tree,
 )
 from tnats.storage.used import UsedSequences
@@ -90,7 +91,7 @@ async def _open_journal(
 async def _sweep(
     place: StorePlace, journal: Journal, incarnation: int, findings: list[Finding], *, is_damaged: bool
 ) -> set[str]:
-    """Finish deletions, and see to directories of groups that the journal does not know.
+    """Finish deletions, and see to directories of groups that the journal has not dropped and does not know.
 
     If it may have lost something they are taken up again; if not, they are put aside: what they hold may be all that is
     left of something. Returns the names of those that were taken up.
@@ -105,6 +106,8 @@ async def _sweep(
             await remove_tree(disk, path)
         elif entry.name in known or entry.name == QUARANTINE:
             continue
+        elif not is_damaged and entry.name.isdecimal() and journal.has_dropped(int(entry.name)):
+            await remove_directory(disk, path)
         elif not await disk.list(path):
             await disk.rmdir(path)
         elif is_damaged and (name := await _adopt(place, journal, path, entry.name)):

@@ -14,7 +14,7 @@ from tests.properties.test_storage_store import LAZY, content, open_and_replay, 
 from tnats.runtime.api import DiskError
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_faults import DiskFault, Fail
-from tnats.runtime.sim.disk_image import CrashPolicy
+from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage import record, segment
 from tnats.storage.errors import StoreFrozen
 from tnats.storage.store import Store, StoreOptions
@@ -114,6 +114,36 @@ def test_what_is_carried_over_outlives_a_start_without_room() -> None:
                 stream = await open_and_replay(store, "s")
                 await trio.testing.wait_all_tasks_blocked()
                 assert await content(stream) == {1: b"x", 2: b"behind"}
+
+    run(test)
+
+
+@pytest.mark.parametrize("policy", list(CrashPolicy))
+def test_a_deleted_stream_leaves_no_files(policy: CrashPolicy) -> None:
+    """Before whichever disk call of a deletion power is lost, or behind it: the start that follows has the stream or
+    finishes the deletion, and puts nothing aside.
+    """
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        moments: list[DiskImage] = []
+        async with store_on(drive) as store:
+            stream = await open_and_replay(store, "s")
+            await propose(stream, b"1 x")
+            await stream.checkpoint()
+            drive.observer = lambda kind, path: moments.append(drive.image.clone())
+            await store.delete_stream("s")
+            drive.observer = None
+            moments.append(drive.image.clone())
+        assert len(moments) > 5
+        for image in moments:
+            after = SimDrive(random.Random(6))
+            after.image = image
+            after.power_loss(policy)
+            async with store_on(after, boot_id="two") as store:
+                names = [path for path in after.image.walk() if path.startswith("/data/tnats/streams/")]
+                assert bool(names) == store.journal.knows("s")
+                assert not [path for path in names if "quarantine" in path or "deleted" in path]
 
     run(test)
 

@@ -1,9 +1,9 @@
 """C13, with C1 and C3: a stream holds what was acknowledged, but for what was removed, and nothing else.
 
-Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a limit of the
-stream (`Limits`) justifies its absence, or a loss of power within a sync interval does (`Evidence.is_lost`); what was
-removed with an acknowledgement, and what is beyond a limit, stays away; what is served was published, on its subject,
-and not refused.
+Property: an acknowledged message is served at its sequence unless a removal of it was asked for, or a message behind it
+that rolls up (`rollup`), or a limit of the stream (`Limits`) justifies its absence, or a loss of power within a sync
+interval does (`Evidence.is_lost`); what was removed with an acknowledgement, and what is beyond a limit, stays away;
+what is served was published, on its subject, and not refused.
 Cost: O(n log n). Source: the contract's K1 to K6.
 """
 
@@ -25,6 +25,11 @@ class Limits:
     age_max_ns: int = 0
     age_slack_ns: int = 0
     """How far clocks may have been off."""
+    bytes_max: int = 0
+    refuses_new: bool = False
+    """Nothing is removed for a limit: what would be beyond it is refused."""
+    is_kept: bool = True
+    """What is beyond them is gone; otherwise they were in force now and then."""
 
 
 def check(evidence: Evidence, limits: Limits | None = None) -> Result:
@@ -69,8 +74,11 @@ def faults(evidence: Evidence, limits: Limits) -> Iterator[str]:
         yield from strangers(evidence, replica)
         yield from risen(evidence, replica)
         yield from missing(evidence, replica, limits)
-        yield from beyond(replica, limits)
+        if limits.is_kept:
+            yield from beyond(replica, limits)
+            yield from heavy(evidence, replica, limits)
         yield from overdue(evidence, replica, limits)
+        yield from rolled_up(evidence, replica)
 
 
 def strangers(evidence: Evidence, replica: Replica) -> Iterator[str]:
@@ -134,23 +142,63 @@ class Effects:
         self._ranks = ranks(evidence, replica)
         self._unknown_count = sum(1 for publish in publishes if publish.end is None)
         self._read_ns = replica.read_ns[1]
+        self._rolling = [publish for publish in publishes if "rollup" in publish.invoke.extra and not publish.is_failed]
+        self._publishes = publishes
         self._first_tries = {publish.value: publish for publish in reversed(publishes)}
 
     def explain(self, operation: Operation) -> bool:
-        """Whether a limit explains that an acknowledged message is gone. Messages that came and went unseen may count,
-        so a limit of numbers is taken to explain what is at the edge of what is known.
+        """Whether a limit explains that an acknowledged message is gone, or a message that rolls up. Messages that came
+        and went unseen may count, so a limit of numbers is taken to explain what is at the edge of what is known.
         """
         limits = self._limits
+        if any(is_rolled_up(operation, by) for by in self._rolling):
+            return True
+        if limits.refuses_new:
+            return False
         on_subject, in_stream = self._ranks[operation.told("seq")]
         if limits.per_subject_max and on_subject + self._unknown_count >= limits.per_subject_max:
             return True
         if limits.messages_max and in_stream + self._unknown_count >= limits.messages_max:
+            return True
+        if limits.bytes_max and self._bytes_from(operation.told("seq")) > limits.bytes_max:
             return True
         if limits.age_max_ns:
             # It may be the first try that was stored.
             age_ns = self._read_ns - self._first_tries[operation.value].invoke.time_ns
             return age_ns + limits.age_slack_ns >= limits.age_max_ns
         return False
+
+    def _bytes_from(self, seq: int) -> int:
+        """Of a message and all that may have come behind it."""
+        behind = [each for each in self._publishes if each.end is None or (each.is_ok and each.told("seq") >= seq)]
+        return sum(each.invoke.extra["bytes"] for each in behind)
+
+
+def is_rolled_up(operation: Operation, by: Operation) -> bool:
+    """Whether a message may be gone because of one that rolls up."""
+    if by.end is not None and by.told("seq") <= operation.told("seq"):
+        return False
+    extra = by.invoke.extra
+    return bool(extra["rollup"] == "all" or extra["subject"] == operation.invoke.extra["subject"])
+
+
+def rolled_up(evidence: Evidence, replica: Replica) -> Iterator[str]:
+    """What stands before an acknowledged message that takes its place."""
+    for by in evidence.acked():
+        scope = by.invoke.extra.get("rollup")
+        for seq, stored in replica.messages.items() if scope else ():
+            if seq < by.told("seq") and (scope == "all" or stored.subject == by.invoke.extra["subject"]):
+                text = f"{replica.node} holds {stored.value} on {stored.subject} at {seq}"
+                yield f"{text}, before {by.value} at {by.told('seq')}, which rolled that up"
+
+
+def heavy(evidence: Evidence, replica: Replica, limits: Limits) -> Iterator[str]:
+    """More bytes than the limit allows."""
+    if limits.bytes_max:
+        sizes = {each.value: each.invoke.extra["bytes"] for each in evidence.history.operations("publish")}
+        held = sum(sizes.get(stored.value, 0) for stored in replica.messages.values())
+        if held > limits.bytes_max:
+            yield f"{replica.node} holds {held} bytes; {limits.bytes_max} are allowed"
 
 
 def beyond(replica: Replica, limits: Limits) -> Iterator[str]:

@@ -42,7 +42,7 @@ COLD = (0, 0, 20, 100)
 
 
 def settings_of(plan: Plan) -> Settings:
-    """How the world of a plan is run: `policy` of the schedule, `buggify` (1 or 0). Raises PlanError."""
+    """How the world of a plan is run: `policy` of the schedule, `buggify` (1 or 0). Raises FaultError."""
     policy: Any = plan.choice("policy", get_args(Policy), "random")
     return Settings(
         policy=policy,

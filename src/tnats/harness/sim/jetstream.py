@@ -179,7 +179,7 @@ class JetStreamDrill(Drill):
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the server acknowledges what it will sync within an interval. Raises PlanError."""
+        """Whether the server acknowledges what it will sync within an interval. Raises FaultError."""
         return self.plan.choice("sync", SYNC_WORDS, "always") == "lazy"
 
     def profile(self) -> Any:

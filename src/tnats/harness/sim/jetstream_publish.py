@@ -43,6 +43,7 @@ from tnats.limits import SECOND_NS
 PER_SUBJECT_MAX, MESSAGES_MAX = 2, 4
 AGE_MAX_NS = 4 * SECOND_NS
 """So tight that a run reaches them."""
+MESSAGE_COST_BYTES = 30
 RETRIES = 4
 SIZES = (0, 10, 200, 3000)
 
@@ -110,18 +111,17 @@ class Publisher(Worker):
     ) -> bool:
         """One publish; whether it was acknowledged."""
         value = value or self.new_value()
+        data = payload(value, size)
+        extra = {"bytes": stored_bytes(subject, data), **(extra or {})}
 
         async def publish(ending: Ending) -> None:
-            data = payload(value, size)
             ack = await js.publish(subject, data, timeout_s=OPERATION_S, retries=0, **(conditions or {}))
             ending.extra = {"seq": ack.seq, "duplicate": ack.duplicate}
             self._learn(ack.seq, stream, subject)
             if ack.duplicate:
                 self.drill.recording.probe("a publish was found to be a duplicate")
 
-        return (
-            await self.attempt(js, "publish", value, publish, stream=stream, subject=subject, **(extra or {}))
-        ).is_ok
+        return (await self.attempt(js, "publish", value, publish, stream=stream, subject=subject, **extra)).is_ok
 
     def _learn(self, seq: int, *places: str) -> None:
         for place in places:
@@ -252,6 +252,11 @@ class PublishDrill(JetStreamDrill):
     def clocks_moved(self) -> bool:
         """Whether the server's clocks were not what they should have been."""
         return any(kind.startswith("T_") for kind in self.ledger.kinds)
+
+
+def stored_bytes(subject: str, data: bytes) -> int:
+    """What a message without headers counts for in a stream in files."""
+    return MESSAGE_COST_BYTES + len(subject) + len(data)
 
 
 def fresh(evidence: Evidence) -> list[Any]:

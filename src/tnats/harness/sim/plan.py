@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from tnats.errors import TnatsError
-from tnats.harness.faults import Fault, FaultError, duration_text, parse_duration, parse_fault
+from tnats.harness.faults import Choosing, Fault, FaultError, duration_text, parse_duration, parse_fault
 from tnats.records import frozen
 
 FORMAT = "tnats-sim/1"
@@ -77,7 +77,7 @@ def parse_operation(text: str) -> Operation:
 
 
 @frozen
-class Plan:
+class Plan(Choosing):
     """See the module. `parameters` are numbers and words that the drill understands: sizes, profiles, policies."""
 
     scenario: str
@@ -100,13 +100,8 @@ class Plan:
             raise PlanError(f"{self.scenario} needs the parameter {name}")
         return str(self.parameters[name])
 
-    def choice(self, name: str, known: Sequence[str], default: str) -> str:
-        """A parameter that is one of `known`. Raises PlanError for any other word."""
-        word = str(self.parameters.get(name, default))
-        if word not in known:
-            words = ", ".join(each or "nothing" for each in known)
-            raise PlanError(f"{name} is to be one of {words}, not {word!r}")
-        return word
+    def __str__(self) -> str:
+        return f"a plan of {self.scenario}"
 
     def operations_of(self, actors: Sequence[str]) -> dict[str, list[Operation]]:
         """What each actor does, in the plan's order. Raises PlanError where somebody is to act who is not there."""

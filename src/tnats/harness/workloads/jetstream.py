@@ -1,7 +1,7 @@
 """The accesses on a NATS server: `tnats.client` with its JetStream and key-value buckets, live or in a simulated world.
 
 What an error means for the operation is decided here, once. Definite: the connection was down before anything was
-sent, nobody listens, or an error number that is given before anything is stored. All else is indeterminate.
+sent, nobody listens, or an error that is given before anything is stored. All else is indeterminate.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ DEFINITE_ERRORS = {
     10047: "no room in the store",
     10167: "too many requests",
 }
+FULL = ("maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded")
+"""What a stream that discards new messages says where it has no room: its number (10077) says too little."""
 CONFLICTS = (10071, 10164)
 
 CONNECT_OPTIONS: ConnectOptions = {
@@ -73,7 +75,7 @@ def outcome(client: Client) -> Iterator[None]:
     except KeyExists as exc:
         raise Refused(str(exc), is_conflict=True) from None
     except ApiError as exc:
-        if exc.err_code in DEFINITE_ERRORS:
+        if exc.err_code in DEFINITE_ERRORS or exc.description in FULL:
             raise Refused(str(exc), is_conflict=exc.err_code in CONFLICTS) from None
         raise Indeterminate(str(exc)) from None
     except ClientError as exc:

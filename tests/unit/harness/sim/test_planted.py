@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.unit.harness.sim.planted import PLANTED, Planted
+from tests.unit.harness.sim.planted_admin import PLANTED_ADMIN
 from tests.unit.harness.sim.planted_consumers import PLANTED_CONSUMERS
 from tests.unit.harness.sim.planted_found import PLANTED_FOUND
 from tests.unit.harness.sim.planted_jetstream import PLANTED_JETSTREAM
+from tests.unit.harness.sim.planted_limits import PLANTED_LIMITS
 
 from tnats.harness.catalogue import load_scenario
 from tnats.harness.sim import files
@@ -19,7 +21,7 @@ from tnats.harness.sim.run import run_plan, run_seed
 from tnats.harness.sim.shrink import Shrinker
 
 SCENARIOS = Path(__file__).parents[4] / "simulations"
-ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM, *PLANTED_CONSUMERS, *PLANTED_FOUND)
+ALL_PLANTED = (*PLANTED, *PLANTED_JETSTREAM, *PLANTED_CONSUMERS, *PLANTED_ADMIN, *PLANTED_LIMITS, *PLANTED_FOUND)
 CORPUS = files.corpus(SCENARIOS)
 
 
