@@ -6,15 +6,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+import pytest
 import trio
+from tests.live.server_process import PATIENCE_S
 from tests.unit.broker.stage import ListLog, broker_options
 
 from tnats.auth.users import Authenticator, Credentials
 from tnats.broker.broker import Broker
-from tnats.limits import MIB
+from tnats.limits import MIB, SECOND_NS
 from tnats.runtime.live import live_runtime
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\nPING\r\n'
+
+
+@pytest.fixture(autouse=True)
+def no_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server says nothing of its own between the messages, however long they take."""
+    monkeypatch.setattr("tnats.broker.keepalive.FIRST_PING_NS", 3600 * SECOND_NS)
 
 
 @attrs.define
@@ -42,13 +50,15 @@ async def serving(**changes: object) -> AsyncIterator[Stage]:
         await nursery.start(broker.run)
         listener = await runtime.network.listen("127.0.0.1", 0)
         broker.open_door(listener)
-        with trio.fail_after(60):
-            stage = Stage(broker, listener.address[1])
-            yield stage
-        for stream in stage.streams:
-            await stream.aclose()
-        listener.close()
-        nursery.cancel_scope.cancel()
+        stage = Stage(broker, listener.address[1])
+        try:
+            with trio.fail_after(PATIENCE_S):
+                yield stage
+        finally:
+            for stream in stage.streams:
+                await trio.aclose_forcefully(stream)
+            listener.close()
+            nursery.cancel_scope.cancel()
 
 
 async def receive_exactly(stream: trio.SocketStream, count: int) -> bytes:

@@ -82,8 +82,10 @@ def test_nothing_outlives_a_run_that_is_ended(number: signal.Signals, tmp_path: 
     place.mkdir()
     environment = {**os.environ, "TMPDIR": str(place)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        wait_until(lambda: len(mentioning(place)) >= 11, "five servers on five mounts, and who clears up")
-        assert len(mounts(place)) == 5
+        wait_until(
+            lambda: len(mentioning(place)) >= 11 and len(mounts(place)) == 5,
+            "five servers on five mounts, and who clears up",
+        )
         run.send_signal(number)
         run.wait(PATIENCE_S)
 
