@@ -11,7 +11,7 @@ Purpose: decide what a CONNECT amounts to. Rules, in this order:
 types, or to connections that come through a trusted proxy.
 
 Passwords and tokens that are bcrypt hashes cost tens of milliseconds to compare. `check` never does that: it returns
-a `BcryptCheck`, which the caller runs away from the reactor (`Cpu.offload`, with the log-in bound) and whose `run`
+a `BcryptCheck`, which the caller runs away from the reactor (`Processor.offload`, as "login") and whose `run`
 gives the outcome. Plain ones are compared at once, in constant time.
 
 User names cannot be probed by time: an unknown name is compared too, and once any secret is a bcrypt hash, every
