@@ -136,7 +136,7 @@ async def small_store(form: Form) -> Small:
         await a.checkpoint()
         await b.checkpoint()
         await store.journal.group("c").append_nowait([b"state of a consumer"], sequence=1).wait()
-        await store.delete_stream("gone")
+        await store.drop_group("gone")
         await add(b)
     async with store_on(drive, form, 2, is_kept_short=False) as store:
         a, b = await opened(store, "a", form), await opened(store, "b", form)

@@ -103,6 +103,11 @@ class Life:
         """Something that owners of streams do. Raises StorageError, DiskError."""
         rng, model, choice = self.rng, self.model, self.rng.random()
         name = rng.choice(NAMES)
+        if name in model.leaving:
+            if store.journal.knows(name):
+                return
+            model.forget(name)
+            model.leaving.remove(name)
         if name not in self.streams:
             self.streams[name] = await opened(store, name)
             model.acked[name], model.doubt[name], model.highest[name] = {}, {}, 0
@@ -115,10 +120,8 @@ class Life:
             await store.shorten()
         elif choice < 0.145:
             model.leaving.append(name)
-            await store.delete_stream(name)
-            model.forget(name)
-            model.leaving.remove(name)
             del self.streams[name]
+            await store.drop_group(name)
         elif choice < 0.6 or not model.acked[name]:
             await self.publish(stream)
         else:

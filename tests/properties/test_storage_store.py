@@ -128,7 +128,7 @@ def test_power_loss_at_every_disk_operation(seed: int) -> None:
                 stream = streams[name]
                 if rng.random() < 0.06 and acked.get(name):
                     wanted.pop(name)
-                    await store.delete_stream(name)
+                    await store.drop_group(name)
                     acked.pop(name)
                     del streams[name]
                     continue
@@ -162,7 +162,7 @@ def test_nothing_follows_a_removal() -> None:
             await propose(stream, b"1 x")
             group = store.journal.group("s")
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(store.delete_stream, "s")
+                nursery.start_soon(store.drop_group, "s")
                 await trio.testing.wait_all_tasks_blocked(0)
                 with pytest.raises(LogRemoved):
                     group.set_state_nowait(1, b"")
@@ -514,7 +514,7 @@ def test_a_missing_journal_fails_the_health_check() -> None:
             stream.log.raise_start(3)
             await propose(stream, b"-3")
             await stream.checkpoint()
-            await store.delete_stream("gone")
+            await store.drop_group("gone")
         for path in list(drive.image.walk("/data/tnats/journal")):
             drive.image.remove(path)
         for _ in range(2):

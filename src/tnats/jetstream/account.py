@@ -34,7 +34,7 @@ from tnats.jetstream.host import Host
 from tnats.jetstream.meta.catalogue import ConsumerRecord, StreamRecord
 from tnats.jetstream.ports import Bus
 from tnats.jetstream.stream import quotas, rules
-from tnats.jetstream.stream.config import Retention, Storage, StreamConfig
+from tnats.jetstream.stream.config import Retention, StreamConfig
 from tnats.jetstream.stream.open import open_stream
 from tnats.jetstream.stream.quotas import Quotas
 from tnats.jetstream.stream.service import StreamService
@@ -297,9 +297,7 @@ class AccountService:
         try:
             for consumer in stream.consumers.values():
                 await self._drop_log(consumer.record.group)
-            self.host.store.disown(stream.record.group)
-            if stream.config.storage == Storage.FILE:
-                await self.host.store.delete_stream(stream.record.group)
+            await self._drop_log(stream.record.group)
         except (StorageError, DiskError) as failure:
             self.host.log.warn(f"{stream.record.label} left files behind: {failure}")
 
@@ -414,16 +412,15 @@ class AccountService:
             stream.remove_consumer(consumer.name)
             try:
                 await self._drop_log(consumer.record.group)
-            except StorageError as failure:
+            except (StorageError, DiskError) as failure:
                 self.host.log.warn(f"{consumer.label} left its log: {failure}")
         self.advise([consumer_action(consumer.machine.identity, "delete")])
         return None
 
     async def _drop_log(self, group: str) -> None:
-        self.host.store.disown(group)
-        journal = self.host.store.journal
-        if any(one.name == group for one in journal.groups):
-            await journal.group(group).drop_nowait().wait()
+        """Remove the log of a stream or consumer, if it has one. Raises StorageError, DiskError."""
+        if self.host.store.journal.knows(group):
+            await self.host.store.drop_group(group)
 
     def _consumer_surroundings(self, stream: StreamService, name: str) -> consumer_rules.Surroundings:
         options, selected = self.host.options, self.quotas.select(stream.config.num_replicas)

@@ -18,6 +18,7 @@ by their owners, and writes forward what ownerless groups still need.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -30,12 +31,13 @@ from tnats.records import define, frozen
 from tnats.runtime.api import Clock, DirectoryLock, Disk, DiskError
 from tnats.storage.commit_log import LocalLog
 from tnats.storage.encryption import Encryption
-from tnats.storage.errors import DataDamaged, LogRemoved, StorageError, StoreFrozen
+from tnats.storage.errors import DataDamaged, LogRemoved, StorageError, StoreFrozen, StoreFull
+from tnats.storage.group import Group
 from tnats.storage.journal import Journal, JournalOptions
 from tnats.storage.marker import RunMarker
 from tnats.storage.record import Finding, alarms
-from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES
-from tnats.storage.store_directory import list_paths, remove_directory
+from tnats.storage.recover import ENTRY_SIZE_MIN, MISSING_PART_BYTES, PartSummary
+from tnats.storage.store_directory import remove_directory
 from tnats.storage.stream_checkpoint import NOTE
 from tnats.storage.stream_log import StreamLog, StreamLogOptions
 from tnats.storage.stream_open import open_stream_log
@@ -114,6 +116,9 @@ class Store:
         self._findings = findings
         self._streams: dict[str, OpenStream] = {}
         self._owners: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._leaving: dict[str, None] = {}
+        """Logs to be removed, by name: the journal does not know of it yet."""
+        self._removing = trio.Lock()
         self._shortening = trio.Lock()
         self._is_settled = False
         """What was there before this start is open."""
@@ -227,30 +232,35 @@ class Store:
     def _directory(self, number: int) -> str:
         return f"{self._place.root}/streams/{number:010d}"
 
-    async def delete_stream(self, name: str) -> None:
-        """Remove a stream for good: first from the journal, durably, then its files.
-
-        Raises StorageError, DiskError; where the journal has no room, the stream is there as before.
-        """
-        stream = self._streams[name]
-        directory = await self._forget(name)
-        await stream.log.close()
-        await remove_directory(self._place.disk, directory)
-
     async def drop_group(self, name: str) -> None:
-        """Remove a log that is not open here: its owner's removal was cut short."""
-        directory = await self._forget(name)
-        if directory in await list_paths(self._place.disk, f"{self._place.root}/streams"):
-            await remove_directory(self._place.disk, directory)
+        """Remove a log that is of no use to anybody any more, with its files if it has any: first from the journal,
+        durably. Where that has no room, it is done when it has.
 
-    async def _forget(self, name: str) -> str:
-        """Remove a log from the journal, durably; returns the directory of its files."""
-        group = self.journal.group(name)
-        await group.drop_nowait().wait()
-        self._streams.pop(name, None)
-        self._used.forget(name)
+        Raises StoreFrozen, DiskError.
+        """
+        self.disown(name)
+        self._leaving[name] = None
+        stream = self._streams.pop(name, None)
+        if stream is not None:
+            await stream.log.close()
+        with suppress(StoreFull):
+            await self._remove(name)
+
+    async def _remove(self, name: str) -> None:
+        """Raises StoreFull, StoreFrozen, DiskError."""
+        async with self._removing:
+            if name not in self._leaving:
+                return
+            group = self.journal.group(name)
+            await group.drop_nowait().wait()
+            del self._leaving[name]
+            self._used.forget(name)
         await self.journal.flush()
-        return self._directory(group.state.number)
+        try:
+            await remove_directory(self._place.disk, self._directory(group.state.number))
+        except DiskError as exc:
+            if exc.errno != errno.ENOENT:  # it was no stream's
+                raise
 
     # -------------------------------------------------------------- running
 
@@ -311,13 +321,16 @@ class Store:
 
     async def _shorten(self) -> None:
         journal = self.journal
+        for name in list(self._leaving):
+            with suppress(StorageError, DiskError):  # in `health` already, or left to the next start
+                await self._remove(name)
         if journal.full is not None:
             for each in list(self._streams.values()):
                 with suppress(StorageError):  # in `health` already
                     await each.log.free(each.commit.group)
         while journal.old_parts:
             part = journal.old_parts[0]
-            for group in journal.needing(part):
+            for group in self._needing(part):
                 owner = self._owners.get(group.name)
                 stream = self._streams.get(group.name)
                 with suppress(LogRemoved):
@@ -325,12 +338,16 @@ class Store:
                         await owner()
                     elif stream is not None:
                         await stream.checkpoint()
-            for group in journal.needing(part):
+            for group in self._needing(part):
                 with suppress(LogRemoved, DataDamaged, DiskError):  # with what cannot be read the part stays
                     await journal.write_forward(group, part)
             if not await journal.release():
                 return
             await self._note_used()  # behind the release: on a full disk that is what makes room
+
+    def _needing(self, part: PartSummary) -> list[Group]:
+        """The groups that are to let go of a part."""
+        return [group for group in self.journal.needing(part) if group.name not in self._leaving]
 
     async def _note_used(self, *, is_all: bool = False) -> None:
         """Keep the spare copy of used sequences up to what is durable; `is_all`: up to all that streams have used."""

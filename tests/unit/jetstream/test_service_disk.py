@@ -7,7 +7,7 @@ import errno
 
 import attrs
 import pytest
-from tests.unit.jetstream.service_world import Stage, call, play, publish
+from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
 
 from tnats.client import Client, ClientError, connect
 from tnats.runtime.sim.disk_faults import DiskFault, Fail, Kind, SyncFault
@@ -241,3 +241,37 @@ def test_a_full_store_is_told() -> None:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def test_a_removal_that_a_start_on_a_full_disk_has_to_finish_waits_for_room() -> None:
+    """The server died in the middle of a removal, and the disk has no room for a word about it: what is there is
+    served, and when there is room the files of what was removed go, without another start.
+    """
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None) as client:
+            for name in ("GONE", "KEPT"):
+                await call(client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})
+                await publish(client, name, b"1")
+
+            async def die(_: str) -> None:
+                raise StoreFull("the server dies before this")
+
+            assert stage.node.jetstream is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(stage.node.jetstream._store, "drop_group", die)
+                await call(client, "STREAM.DELETE.GONE")
+            stage.machine.drive.faults.append(DiskFault(("create", "resize"), Fail(errno.ENOSPC)))
+            await stage.restart()
+            names = (await call(client, "STREAM.NAMES"))["streams"]
+            assert names == ["KEPT"]
+            assert "message" in await call(client, "STREAM.MSG.GET.KEPT", {"seq": 1})
+            directory = f"{STORE}/tnats/streams"
+            assert len(stage.machine.drive.image.entries(directory)) == 2
+            stage.machine.drive.faults.clear()
+            await stage.sleep(5)
+            assert len(stage.machine.drive.image.entries(directory)) == 1
+            assert stage.node.jetstream is not None
+            assert stage.node.jetstream.health() == []
+
+    play(1, scene).unwrap()

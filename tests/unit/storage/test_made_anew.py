@@ -26,7 +26,7 @@ def test_a_stream_that_was_deleted_is_made_anew_behind_a_crash() -> None:
                 await propose(stream, b"%d old" % sequence)
         async with store_on(drive, clean=False) as store:
             await open_and_replay(store, "s")
-            await store.delete_stream("s")
+            await store.drop_group("s")
         drive.locks.clear()
         for start in range(2):
             async with store_on(drive, seed=2 + start) as store:
@@ -47,7 +47,7 @@ def test_a_stream_takes_nothing_over_from_one_whose_removal_is_damaged() -> None
             old = await open_and_replay(store, "old")
             for sequence in range(1, 20):
                 await propose(old, b"%d old" % sequence)
-            await store.delete_stream("old")
+            await store.drop_group("old")
         async with store_on(drive) as store:
             new = await open_and_replay(store, "new")
             for sequence in range(1, 4):

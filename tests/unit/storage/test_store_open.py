@@ -132,7 +132,7 @@ def test_a_deleted_stream_leaves_no_files(policy: CrashPolicy) -> None:
             await propose(stream, b"1 x")
             await stream.checkpoint()
             drive.observer = lambda kind, path: moments.append(drive.image.clone())
-            await store.delete_stream("s")
+            await store.drop_group("s")
             drive.observer = None
             moments.append(drive.image.clone())
         assert len(moments) > 5

@@ -124,11 +124,11 @@ class Catalogue:
 
     async def drop_stream(self, number: int) -> None:
         """A stream is removed, its consumers with it."""
-        await self._commit({"drop_stream": number}, lambda: self._drop_stream(number))
+        await self._commit({"drop_stream": number}, lambda: self._drop_stream(number), frees_space=True)
 
     async def drop_consumer(self, number: int) -> None:
         """A consumer is removed."""
-        await self._commit({"drop_consumer": number}, lambda: self._drop_consumer(number))
+        await self._commit({"drop_consumer": number}, lambda: self._drop_consumer(number), frees_space=True)
 
     async def checkpoint(self) -> None:
         """Let the journal forget the single changes."""
@@ -137,12 +137,14 @@ class Catalogue:
         changes += [_consumer_change(record) for record in self.consumers.values()]
         await self._group.set_state_nowait(self._group.last, orjson.dumps(changes)).wait()
 
-    async def _commit(self, change: dict[str, Any], carry_out: Callable[[], None]) -> None:
+    async def _commit(
+        self, change: dict[str, Any], carry_out: Callable[[], None], *, frees_space: bool = False
+    ) -> None:
         def written(ticket: Ticket) -> None:
             if ticket.error is None:
                 carry_out()
 
-        await self._group.append_nowait([orjson.dumps(change)], callback=written).wait()
+        await self._group.append_nowait([orjson.dumps(change)], callback=written, frees_space=frees_space).wait()
         await self._journal.flush()
 
     def _apply(self, change: dict[str, Any]) -> None:
