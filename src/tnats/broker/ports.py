@@ -111,7 +111,7 @@ class SubscriptionOwner(Protocol):
 
 
 class Log(Protocol):
-    """Where the broker's lines go; `tnats.server.logging` in a server."""
+    """Where the broker's lines go; `tnats.server.log` in a server."""
 
     def debug(self, text: str) -> None: ...
 

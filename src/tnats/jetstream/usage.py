@@ -16,7 +16,7 @@ from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.messages import Usage
 from tnats.jetstream.options import JetStreamOptions
 from tnats.jetstream.ports import Log
-from tnats.jetstream.sparse import SparseWarning
+from tnats.jetstream.sparse_warning import SparseWarning
 from tnats.jetstream.stream.config import Storage, StreamConfig
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas, reserved_bytes, tier_name
 from tnats.limits import STORES_MEASURED_NS

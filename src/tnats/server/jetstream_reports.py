@@ -29,7 +29,7 @@ UNLIMITED = 2**64 - 1
 
 
 @frozen
-class Problem:
+class HealthProblem:
     """A failed health check: HTTP status, the kind of thing, what is wrong, and what names it."""
 
     status: int
@@ -81,37 +81,37 @@ def jsz(node: Node, jetstream: JetStream, query: Query) -> dict[str, object]:
     return report
 
 
-def health(node: Node, query: Query) -> list[Problem]:
+def health(node: Node, query: Query) -> list[HealthProblem]:
     """What JetStream, which is switched on, has to say to the health check; nothing when all is well."""
     jetstream = node.jetstream
     if jetstream is None:
-        return [Problem(503, "JETSTREAM", "JetStream is recovering")]
+        return [HealthProblem(503, "JETSTREAM", "JetStream is recovering")]
     lines = jetstream.health()
     if lines and not (query.flag("js-enabled-only") and jetstream.is_ready):
-        problems = [Problem(503, "JETSTREAM", line) for line in lines[:HEALTH_LINES_MAX]]
+        problems = [HealthProblem(503, "JETSTREAM", line) for line in lines[:HEALTH_LINES_MAX]]
         if len(lines) > HEALTH_LINES_MAX:
-            problems.append(Problem(503, "JETSTREAM", f"{len(lines) - HEALTH_LINES_MAX} more: see the log"))
+            problems.append(HealthProblem(503, "JETSTREAM", f"{len(lines) - HEALTH_LINES_MAX} more: see the log"))
         return problems
     problem = _missing(jetstream, query)
     return [] if problem is None or query.flag("js-enabled-only") else [problem]
 
 
-def _missing(jetstream: JetStream, query: Query) -> Problem | None:
+def _missing(jetstream: JetStream, query: Query) -> HealthProblem | None:
     """Which of the account, stream and consumer that the query names is not there."""
     account, stream, consumer = query.text("account"), query.text("stream"), query.text("consumer")
     if not account:
         return None
     found = jetstream.enabled_accounts.get(account)
     if found is None:
-        return Problem(404, "ACCOUNT", f'JetStream account "{account}" not found', {"account": account})
+        return HealthProblem(404, "ACCOUNT", f'JetStream account "{account}" not found', {"account": account})
     if not stream:
         return None
     names = {"account": account, "stream": stream}
     if stream not in found.streams:
-        return Problem(404, "STREAM", f'JetStream stream "{stream}" not found on account "{account}"', names)
+        return HealthProblem(404, "STREAM", f'JetStream stream "{stream}" not found on account "{account}"', names)
     if consumer and consumer not in found.streams[stream].consumers:
         text = f'JetStream consumer "{consumer}" not found for stream "{stream}" on account "{account}"'
-        return Problem(404, "CONSUMER", text, names | {"consumer": consumer})
+        return HealthProblem(404, "CONSUMER", text, names | {"consumer": consumer})
     return None
 
 

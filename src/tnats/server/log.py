@@ -1,4 +1,4 @@
-"""The server's log: what is written, where to, and how it looks. Lines are made by `tnats.server.logging`."""
+"""The server's log: what is written, where to, and how it looks. Lines are made by `tnats.server.log_lines`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tnats.runtime.api import DiskError, LogSink, Runtime
 from tnats.server.config.options import Options
-from tnats.server.logging import Level, LogFormat
+from tnats.server.log_lines import Level, LogFormat
 
 STDERR = "stderr"
 

@@ -22,7 +22,7 @@ from tnats.broker.state import State
 from tnats.limits import CONTROL_LINE_BYTES_MAX
 from tnats.runtime.api import Buffer, Conn
 from tnats.server.log import ServerLog
-from tnats.server.logging import traced_end, traced_operation, traced_payload
+from tnats.server.log_lines import traced_end, traced_operation, traced_payload
 from tnats.wire.client import parse_size
 
 _INBOUND = ("CONNECT", "PUB", "HPUB", "SUB", "UNSUB", "PING", "PONG")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tnats.jetstream.api import errors
 from tnats.jetstream.domain import NO_RESPONDERS
 from tnats.jetstream.ports import Client
-from tnats.jetstream.sparse import SparseWarning
+from tnats.jetstream.sparse_warning import SparseWarning
 from tnats.jetstream.store import content
 from tnats.jetstream.stream.config import StreamConfig
 from tnats.jetstream.stream.ingest_line import IngestLine

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnats.server.logging import (
+from tnats.server.log_lines import (
     Level,
     LogFormat,
     format_time,
