@@ -202,6 +202,12 @@ class Broker:
         """A client that gets everything under `prefix` ("name."), in bundles; an account can have one."""
         return InternalClient(self.exchange, account, name, deliver, echo=False, prefix=prefix)
 
+    def run_pass(self, work: Callable[[], None]) -> None:
+        """Call `work` outside of the reactor's passes; what it publishes goes out at once."""
+        self.exchange.passing = True  # it needs no wake-up
+        work()
+        self.exchange.settle()
+
     # ------------------------------------------------------------------ changes while running
 
     def update_info(self, **changes: Any) -> None:

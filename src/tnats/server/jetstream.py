@@ -37,14 +37,8 @@ def make_jetstream(node: Node) -> JetStream:
     def bus_of(name: str) -> BrokerBus:
         return BrokerBus(node.broker, node.broker.account(name))
 
-    def run_pass(work: Callable[[], None]) -> None:
-        exchange = node.broker.exchange
-        exchange.passing = True  # what is published needs no wake-up
-        work()
-        exchange.settle()
-
     node.broker.update_info(api_lvl=API_LEVEL)
-    return JetStream(node.runtime, options, node.log, bus_of, run_pass)
+    return JetStream(node.runtime, options, node.log, bus_of, node.broker.run_pass)
 
 
 def reload_jetstream(node: Node, options: Options) -> None:
