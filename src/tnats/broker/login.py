@@ -12,7 +12,7 @@ from tnats.broker.identity import Identity
 from tnats.broker.state import State
 from tnats.ids import NONCE_ENTROPY_BYTES, encode_nonce
 from tnats.wire import errors
-from tnats.wire.connect import ConnectOptions, parse_connect
+from tnats.wire.connect import ConnectInfo, parse_connect
 from tnats.wire.errors import ClosedReason
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Login:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.options = ConnectOptions()
+        self.options = ConnectInfo()
         self.identity = Identity()
         self.nonce = ""
         self._check: BcryptCheck | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from tnats.auth.users import ConnectionType, Outcome
-from tnats.wire.connect import ConnectOptions
+from tnats.wire.connect import ConnectInfo
 
 if TYPE_CHECKING:
     from tnats.broker.hot.message import Inbox, Message, Origin, Subscription
@@ -136,7 +136,7 @@ class Gatekeeper(Protocol):
 
     def check(
         self,
-        connect: ConnectOptions,
+        connect: ConnectInfo,
         *,
         nonce: bytes = b"",
         connection_type: ConnectionType = ConnectionType.STANDARD,

@@ -27,7 +27,7 @@ from tnats.runtime.api import Conn, ConnectionBroken
 from tnats.subjects.tokens import to_text
 from tnats.wire import client as wire
 from tnats.wire.client import PING_LINE, PONG_LINE, ErrorReceived, ServerParser, Signal
-from tnats.wire.connect import ConnectOptions, encode_connect
+from tnats.wire.connect import ConnectInfo, encode_connect
 from tnats.wire.info import ServerInfo
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Link:
         options = self._owner.options
         from_url = address.user is not None or address.token is not None
         return encode_connect(
-            ConnectOptions(
+            ConnectInfo(
                 verbose=False,
                 pedantic=False,
                 echo=options.echo,

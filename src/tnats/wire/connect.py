@@ -19,7 +19,7 @@ _INT64_MAX = 2**63 - 1
 
 
 @define(kw_only=True)
-class ConnectOptions:
+class ConnectInfo:
     """One CONNECT; the defaults are what a server assumes for absent keys. `password` is the key `pass`."""
 
     verbose: bool = True
@@ -44,8 +44,8 @@ class ConnectOptions:
     remote_account: str = ""
 
 
-_NAMES = {("pass" if field.name == "password" else field.name): field.name for field in attrs.fields(ConnectOptions)}
-_TYPES = {name: type(getattr(ConnectOptions(), name)) for name in _NAMES.values()}
+_NAMES = {("pass" if field.name == "password" else field.name): field.name for field in attrs.fields(ConnectInfo)}
+_TYPES = {name: type(getattr(ConnectInfo(), name)) for name in _NAMES.values()}
 _SUBJECT_LISTS = frozenset(("import", "export"))
 """Keys that mean nothing here (a leaf node's permissions), but whose values must be of their type."""
 _ALWAYS = frozenset(("verbose", "pedantic", "echo", "tls_required", "name", "lang", "version", "protocol"))
@@ -56,7 +56,7 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object as its pairs in order, told apart from an array by its type."""
 
 
-def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> ConnectOptions | None:
+def parse_connect(argument: bytes, base: ConnectInfo | None = None) -> ConnectInfo | None:
     """The options of a CONNECT line's JSON, or None if it is invalid (the server closes without a word).
 
     `base` is what an earlier CONNECT on the same connection said: absent keys keep its values.
@@ -67,7 +67,7 @@ def parse_connect(argument: bytes, base: ConnectOptions | None = None) -> Connec
         )
     except (ValueError, RecursionError):
         return None
-    options = ConnectOptions() if base is None else attrs.evolve(base)
+    options = ConnectInfo() if base is None else attrs.evolve(base)
     if found is None:
         return options
     if not isinstance(found, _Pairs):
@@ -105,7 +105,7 @@ def _is_subject_permission(value: object) -> bool:
     )
 
 
-def encode_connect(options: ConnectOptions) -> bytes:
+def encode_connect(options: ConnectInfo) -> bytes:
     """The whole CONNECT line; empty optional fields are left out."""
     said = {key: value for key, name in _NAMES.items() if (value := getattr(options, name)) or key in _ALWAYS}
     return b"CONNECT %b\r\n" % json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

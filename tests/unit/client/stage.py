@@ -17,7 +17,7 @@ from tnats.runtime.api import Conn, ConnectionBroken, Listener, Runtime
 from tnats.runtime.sim.world import Outcome, Settings, World, run_world
 from tnats.subjects.tokens import subject_matches, to_bytes
 from tnats.wire.client import encode_pub, parse_hpub_arguments, parse_pub_arguments, parse_sub_arguments
-from tnats.wire.connect import ConnectOptions, parse_connect
+from tnats.wire.connect import ConnectInfo, parse_connect
 from tnats.wire.info import ServerInfo, encode_info
 
 PORT = 4222
@@ -39,7 +39,7 @@ class Peer:
     def __init__(self, server: ScriptedServer, conn: Conn) -> None:
         self.server = server
         self.conn = conn
-        self.connect = ConnectOptions()
+        self.connect = ConnectInfo()
         self.lines: list[bytes] = []
         """Every control line but PUB and HPUB."""
         self.subscriptions: dict[bytes, tuple[bytes, bytes]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tnats.wire.connect import ConnectOptions, encode_connect, parse_connect
+from tnats.wire.connect import ConnectInfo, encode_connect, parse_connect
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ from tnats.wire.connect import ConnectOptions, encode_connect, parse_connect
 def test_valid(argument: bytes, changed: dict[str, object]) -> None:
     """What is said changes the defaults (verbose, pedantic, echo on); all else is passed over."""
     options = parse_connect(argument)
-    expected = ConnectOptions()
+    expected = ConnectInfo()
     for name, value in changed.items():
         setattr(expected, name, value)
     assert options == expected
-    assert ConnectOptions().verbose
-    assert ConnectOptions().pedantic
-    assert ConnectOptions().echo
+    assert ConnectInfo().verbose
+    assert ConnectInfo().pedantic
+    assert ConnectInfo().echo
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_second_connect_builds_on_the_first() -> None:
 
 def test_what_a_client_writes_reads_back() -> None:
     """Encoding and parsing are inverse, and empty credentials are not sent."""
-    options = ConnectOptions(verbose=False, pedantic=False, user="u", password="p", protocol=1, headers=True)
+    options = ConnectInfo(verbose=False, pedantic=False, user="u", password="p", protocol=1, headers=True)
     line = encode_connect(options)
     assert line.startswith(b'CONNECT {"verbose":false,')
     assert b"jwt" not in line
