@@ -692,3 +692,23 @@ def test_an_origin_lets_go_of_what_was_taken(retention: str) -> None:
             assert await held(client, "O") == []
 
     play(1, scene).unwrap()
+
+
+def test_a_stream_that_becomes_one_by_interest_lets_go_of_what_its_mirror_has() -> None:
+    """As one does that was by interest from the start; what a consumer still wants stays."""
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            await make(client, "O", subjects=["o.*"])
+            await make(client, "T", mirror={"name": "O"})
+            consumer = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "o.wanted"}
+            await call(client, "CONSUMER.DURABLE.CREATE.O.C", {"stream_name": "O", "config": consumer})
+            for subject in ("o.taken", "o.wanted", "o.taken"):
+                await publish(client, subject, b"x")
+            await stage.sleep(3)
+            await call(client, "STREAM.UPDATE.O", {"name": "O", "subjects": ["o.*"], "retention": "interest"})
+            await stage.sleep(3)
+            assert [seq for seq, _, _ in await held(client, "T")] == [1, 2, 3]
+            assert [seq for seq, _, _ in await held(client, "O")] == [2]
+
+    play(1, scene).unwrap()

@@ -241,7 +241,7 @@ def test_a_start_on_a_full_disk_has_room_for_what_frees_space() -> None:
 
 
 def test_a_stream_whose_removal_finds_no_room_goes_when_there_is_room() -> None:
-    """The journal takes nothing at all. The stream is gone for its owner, and its files are soon after there is room."""
+    """The journal takes nothing at all. The stream is gone for its owner, and when there is room its files go."""
 
     async def test() -> None:
         drive = SimDrive(random.Random(5))
