@@ -198,3 +198,18 @@ def test_schedules_that_take_the_place_of_others_leave_nothing() -> None:
     assert due_ns is not None
     assert schedules.due(due_ns - 1) == []
     assert [due.seq for due in schedules.due(due_ns)] == [5000]
+
+
+def test_schedules_stay_due_until_their_firing_is_stored() -> None:
+    """Asked again, the schedules whose time has come are the same, the earliest first, and still the next to be due."""
+    schedules = Schedules()
+    for second in (3, 1, 2, 40):
+        headers = {b"Nats-Schedule": b"@at 2030-01-01T00:00:%02dZ" % second, b"Nats-Schedule-Target": b"t"}
+        schedules.add(b"s.%d" % second, second, 0, headers)
+    first_ns = schedules.next_deadline_ns()
+    assert first_ns is not None
+    for _ in range(3):
+        assert [due.seq for due in schedules.due(first_ns + 5 * SECOND_NS)] == [1, 2, 3]
+        assert schedules.next_deadline_ns() == first_ns
+    schedules.rearm(b"s.1", first_ns + 60 * SECOND_NS)
+    assert [due.seq for due in schedules.due(first_ns + 5 * SECOND_NS)] == [2, 3]

@@ -196,9 +196,11 @@ class Schedules:
 
     def due(self, now_ns: int) -> list[Due]:
         """The schedules whose time has come, earliest first; each stays due until its firing is stored."""
-        found = [
-            (schedule.next_ns, subject) for subject, schedule in self._by_subject.items() if schedule.next_ns <= now_ns
-        ]
+        found: list[tuple[int, bytes]] = []
+        while (subject := self._moments.pop_due(now_ns)) is not None:
+            found.append((self._by_subject[subject].next_ns, subject))
+        for next_ns, subject in found:
+            self._moments.set(subject, next_ns)
         return [
             Due(subject, self._by_subject[subject].seq, self._by_subject[subject].source)
             for _, subject in sorted(found)
