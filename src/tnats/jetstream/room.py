@@ -15,11 +15,11 @@ from tnats.runtime.api import Clock
 Loaded = TypeVar("Loaded")
 
 
-def begin_within(sizes: Sequence[int], room: int) -> int:
-    """How many messages of these sizes begin within `room` bytes: at least one."""
-    if sum(sizes) <= room:
+def begin_within(sizes: Sequence[int], room: int, *, beside: int) -> int:
+    """How many messages of these sizes begin within `room` bytes: at least one. `beside`: what each takes besides."""
+    if sum(sizes) + beside * len(sizes) <= room:
         return len(sizes)
-    return 1 + bisect_left(list(accumulate(sizes)), room, hi=len(sizes) - 1)
+    return 1 + bisect_left(list(accumulate([size + beside for size in sizes])), room, hi=len(sizes) - 1)
 
 
 async def load_for(

@@ -12,7 +12,7 @@ from tnats.broker.hot.message import Subscription
 from tnats.broker.hot.outbound import Exchange, Outbound
 from tnats.broker.internal import InternalClient
 from tnats.broker.readers import NO_BOUND, Readers
-from tnats.limits import UNSUBSCRIBES_PER_STEP_MAX
+from tnats.limits import STAGE_BYTES, UNSUBSCRIBES_PER_STEP_MAX
 from tnats.runtime.api import Buffer
 from tnats.subjects.draw import Draw
 
@@ -26,12 +26,16 @@ class Reader:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.takes = 0
+        self.is_slow = False
         self.client = InternalClient(bench.exchange, bench.account, "reader", lambda batch: None, echo=True)
         self.outbound = Outbound(bench.exchange, self, self._write, MAX_PENDING)  # type: ignore[arg-type]
         self.client.outbound = self.outbound  # type: ignore[assignment]
         self.client.inbox = None  # type: ignore[assignment]
 
     def on_blocked(self) -> None: ...
+
+    def on_slow_consumer(self) -> None:
+        self.is_slow = True
 
     def _write(self, buffers: Sequence[Buffer]) -> int:
         taken = min(self.takes, sum(map(len, buffers)))
@@ -244,3 +248,16 @@ def test_a_client_that_leaves_is_waited_for_by_nobody(count: int, ends: str) -> 
         assert heard == [(subject, None) for subject in subjects]
 
     play(scene)
+
+
+def test_who_is_not_behind_takes_one_message_of_any_size() -> None:
+    """And a quarter of max_pending behind it; then it is a slow consumer, until it has read as always."""
+    outbound = (reader := Bench().reader(b"x", pending=ROOM)).outbound
+    assert outbound.put_bytes(bytes(10 * MAX_PENDING))
+    assert outbound.room() == 0
+    assert outbound.put_bytes(bytes(MAX_PENDING - ROOM))
+    reader.take(10 * MAX_PENDING + ROOM)
+    assert outbound.put_bytes(bytes(ROOM))
+    assert (outbound.pending(), reader.is_slow) == (MAX_PENDING, False)
+    assert not outbound.put_bytes(bytes(STAGE_BYTES))
+    assert reader.is_slow

@@ -152,9 +152,9 @@ def test_what_is_being_read_comes_first(kind: str) -> None:
 def test_a_pass_fits_the_room() -> None:
     """No more is sent at once than the reader with the least room may be sent, but for the rest of one message."""
     rig = rig_of("pull")
-    rig.rooms[b"R"] = 1000
+    rig.rooms[b"R"] = 10000
     for seq in range(1, 11):
-        rig.index.append(seq, 0, b"s.a", b"", bytes(300))
+        rig.index.append(seq, 0, b"s.a", b"", bytes(3000))
     rig.take(rig.machine.stream_advanced(rig.now_ns))
     assert sent_to(rig, b"R") == [1, 2, 3, 4]
 

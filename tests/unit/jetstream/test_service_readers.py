@@ -29,13 +29,13 @@ class Reader:
         self._heard = b""
         self._buffer = bytearray(1 << 20)
 
-    async def begin(self, targets: Sequence[str] = TARGETS) -> None:
+    async def begin(self, targets: Sequence[str] = TARGETS, max_pending: int = MAX_PENDING) -> None:
         """Connect, subscribe to all targets, and be one for whom the server holds little."""
         self._conn = await self._stage.runtime.network.connect("server", PORT, timeout_ns=SECOND_NS)
         self._conn.write([b'CONNECT {"headers":true,"verbose":false}\r\n'])
         self._conn.write([b"SUB got.%b 1%d\r\n" % (name.encode(), sid) for sid, name in enumerate(targets)])
         await self._stage.sleep(0.1)
-        list(self._stage.node.broker.connections.values())[-1].outbound.max_pending = MAX_PENDING
+        list(self._stage.node.broker.connections.values())[-1].outbound.max_pending = max_pending
 
     def say(self, subject: str, reply: str, body: object) -> None:
         data = orjson.dumps(body)
@@ -51,7 +51,7 @@ class Reader:
             self._heard += bytes(self._buffer[: count or 0])
             await self._stage.sleep(0.01)
         found: dict[str, list[int]] = {}
-        for place, got in re.findall(rb"MSG s\.x \d+ \$JS\.ACK\.S\.(\w+)\.\d+\.(\d+)\.", self._heard):
+        for place, got in re.findall(rb"MSG s\.x \d+ \$JS\.ACK\.\w+\.(\w+)\.\d+\.(\d+)\.", self._heard):
             found.setdefault(place.decode(), []).append(int(got))
         found["direct"] = [int(got) for got in re.findall(rb"Nats-Sequence: (\d+)", self._heard)]
         return found
@@ -124,3 +124,50 @@ def test_what_is_read_late_goes_out_when_there_is_room(seed: int) -> None:
             assert found == dict.fromkeys(names, ALL)
 
     play(seed, scene).unwrap()
+
+
+@pytest.mark.parametrize("size", [MAX_PENDING * 3 // 10, MAX_PENDING * 6 // 10, MAX_PENDING])
+def test_messages_of_any_size_wait_for_their_reader(size: int) -> None:
+    """A message may be as large as all that may wait for a client, and larger with what goes along with it."""
+    count = 6
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.x"], "allow_direct": True})
+            for _ in range(count):
+                assert await publish(client, "s.x", bytes(size))
+            reader = Reader(stage)
+            await reader.begin()
+            for name in ("pull1", "pull2", "push"):
+                config = {"name": name, "ack_policy": "none", "inactive_threshold": 3600 * SECOND_NS}
+                config |= {"deliver_subject": "got.push"} if name == "push" else {}
+                await call(client, f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+            reader.say("$JS.API.CONSUMER.MSG.NEXT.S.pull1", "got.pull1", {"batch": count})
+            reader.say("$JS.API.CONSUMER.MSG.NEXT.S.pull2", "got.pull2", {"batch": count, "max_bytes": 1 << 30})
+            reader.say("$JS.API.DIRECT.GET.S", "got.direct", {"seq": 1, "batch": count, "max_bytes": 1 << 30})
+            await stage.sleep(5)
+            found = await reader.read()
+            assert found == dict.fromkeys(("pull1", "pull2", "push", "direct"), ALL[:count])
+
+    play(3, scene).unwrap()
+
+
+def test_what_goes_along_with_a_message_counts() -> None:
+    """Small messages under long names: their reply subjects alone are more than may wait for a client."""
+    count, stream, consumer = 1000, "S" * 250, "C" * 250
+
+    async def scene(stage: Stage) -> None:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, f"STREAM.CREATE.{stream}", {"name": stream, "subjects": ["s.x"]})
+            for _ in range(count):
+                assert await publish(client, "s.x", b"x")
+            reader = Reader(stage)
+            await reader.begin(["pull"], 20_000)
+            config = {"name": consumer, "ack_policy": "none", "inactive_threshold": 3600 * SECOND_NS}
+            await call(client, f"CONSUMER.CREATE.{stream}.{consumer}", {"stream_name": stream, "config": config})
+            reader.say(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", "got.pull", {"batch": count})
+            await stage.sleep(5)
+            found = await reader.read()
+            assert found == {consumer: list(range(1, count + 1)), "direct": []}
+
+    play(3, scene).unwrap()

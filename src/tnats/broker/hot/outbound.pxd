@@ -29,7 +29,7 @@ cdef class Outbound:
     cdef public object on_room, owner, write
     cdef public bytearray stage
     cdef public list queue
-    cdef public Py_ssize_t max_pending, sent, used, capacity, queued
+    cdef public Py_ssize_t bound, max_pending, sent, used, capacity, queued
     cdef public bint dirty, blocked, borrowed, closed, gated, drops_when_gated, headers, tracks_replies
     cdef public long long msgs, bytes
     cpdef Py_ssize_t pending(self)
@@ -40,7 +40,7 @@ cdef class Outbound:
     cpdef bint put_bytes(self, bytes data) except -1
     @cython.locals(head_size=Py_ssize_t, size=Py_ssize_t)
     cpdef bint put_view(self, bytes head, object view, bint borrowed) except -1
-    @cython.locals(exchange=Exchange, pending=Py_ssize_t)
+    @cython.locals(exchange=Exchange, above=Py_ssize_t, gate=Py_ssize_t, pending=Py_ssize_t)
     cdef bint admit(self, Py_ssize_t size) except -1
     @cython.locals(stage=bytearray, sent=Py_ssize_t, kept=Py_ssize_t)
     cdef bint make_room(self, Py_ssize_t size) except -1

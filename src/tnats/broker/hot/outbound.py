@@ -7,7 +7,9 @@ them out, and copies only what a slow target leaves behind. It is written once p
 FLUSH_BYTES have gathered.
 
 *Bounds.* An outbound holds `max_pending` bytes, then its owner closes the connection. Above three quarters of that it
-is gated: a client that publishes to it is halted for a moment (or, by configuration, the message is dropped).
+is gated: a client that publishes to it is halted for a moment (or, by configuration, the message is dropped). While it
+is not, it takes one message more, however large, and a quarter of `max_pending` behind that: who waits until there is
+`room` is never cut off.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ class Outbound:
     """Bytes on their way to one connection, bounded by `max_pending`."""
 
     __slots__ = (
-        "blocked", "borrowed", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange", "gated",
+        "blocked", "borrowed", "bound", "bytes", "capacity", "closed", "dirty", "drops_when_gated", "exchange", "gated",
         "headers", "max_pending", "msgs", "on_room", "owner", "queue", "queued", "sent", "stage", "tracks_replies",
         "used", "write",
     )  # fmt: skip
@@ -133,6 +135,8 @@ class Outbound:
         self.owner: Owner | None = owner
         self.write = write
         self.max_pending = max_pending
+        self.bound = max_pending
+        """More bytes than so many do not wait, as things stand."""
         self.stage = NO_STAGE
         self.sent = 0
         self.used = 0
@@ -219,11 +223,15 @@ class Outbound:
             if self.closed:
                 return False
             pending = self.queued + self.used - self.sent
-        if pending + size > self.max_pending:
+        gate = self.gate()
+        self.gated = pending > gate
+        if not self.gated:
+            above = self.max_pending - gate
+            self.bound = self.max_pending if size <= above else pending + size + above
+        elif pending + size > self.bound:
             assert self.owner is not None
             self.owner.on_slow_consumer()
             return False
-        self.gated = pending > self.gate()
         return True
 
     def make_room(self, size: int) -> bool:

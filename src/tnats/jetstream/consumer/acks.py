@@ -24,6 +24,8 @@ _V1_TOKENS = 9
 _V2_TOKENS_MIN = 11
 _SIZE_MAX = 4096
 NUMBER_DIGITS_MAX = 18
+NUMBERS_BYTES_MAX = 160
+"""What the numbers and separators of a delivery take at most."""
 
 
 class Word(enum.Enum):
@@ -120,6 +122,11 @@ def subject_prefix(stream: bytes, consumer: bytes) -> bytes:
 def reply_prefix(stream: str, consumer: str) -> bytes:
     """The constant part of a consumer's reply subjects, with the dot at its end."""
     return subject_prefix(stream.encode(), consumer.encode()) + b"."
+
+
+def reply_size_max(prefix: bytes) -> int:
+    """What a delivery takes at most beside its message: the reply subject, and the numbers of its control line."""
+    return len(prefix) + NUMBERS_BYTES_MAX
 
 
 def ack_reply(prefix: bytes, delivery: Delivery, ts_ns: int) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tnats.jetstream.consumer import state
 from tnats.jetstream.consumer.ack_timers import AckTimers
 from tnats.jetstream.consumer.acknowledge import Acknowledgements
-from tnats.jetstream.consumer.acks import ack_reply, reply_prefix
+from tnats.jetstream.consumer.acks import ack_reply, reply_prefix, reply_size_max
 from tnats.jetstream.consumer.ahead import Ahead
 from tnats.jetstream.consumer.config import AckPolicy, ConsumerConfig
 from tnats.jetstream.consumer.core import Core
@@ -52,6 +52,7 @@ class Deliveries:
         self._is_sending = is_sending
         self._new_id = new_id
         self._ack_prefix = reply_prefix(core.identity.stream, core.identity.consumer)
+        self._reply_size_max = reply_size_max(self._ack_prefix)
         self._flow_prefix = f"$JS.FC.{core.identity.stream}.{core.identity.consumer}.".encode()
         self.is_paused = False
         self.is_bound = False
@@ -112,14 +113,11 @@ class Deliveries:
 
     def _fitting(self, seqs: Sequence[int], room: int) -> Sequence[int]:
         """As many of a run as begin within what readers may be sent and the pass has left: at least one. They count."""
-        sizes = self._core.index.sizes_of(seqs)
+        sizes, beside = self._core.index.sizes_of(seqs), self._reply_size_max
         room = min(self._bytes_left, room)
-        size = sum(sizes)
-        if size > room:
-            count = begin_within(sizes, room)
-            seqs, size = seqs[:count], sum(sizes[:count])
-        self._bytes_left = room - size
-        return seqs
+        count = begin_within(sizes, room, beside=beside)
+        self._bytes_left = room - sum(sizes[:count]) - beside * count
+        return seqs[:count]
 
     def _is_wanted(self) -> bool:
         return not self.is_paused and bool(self.is_bound if self._core.is_push else self._waiting)

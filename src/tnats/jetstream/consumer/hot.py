@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 
 from tnats.errors import InvariantBroken
-from tnats.jetstream.consumer.acks import NUMBER_DIGITS_MAX, AckRun, Said
+from tnats.jetstream.consumer.acks import NUMBER_DIGITS_MAX, NUMBERS_BYTES_MAX, AckRun, Said
 from tnats.storage.message_log import Stored
 from tnats.wire.bundle import HEAD_SIZE
 
@@ -25,8 +25,6 @@ if not cython.compiled:
 CAPACITY_MIN = 8
 CAPACITY_KEPT = 128
 """So much room is kept, however few messages are pending: 4 KB of a consumer."""
-NUMBERS_BYTES_MAX = 160
-"""What the numbers and separators of a delivery take at most."""
 PREFIX_BYTES = 8
 """Of "$JS.ACK."."""
 EMPTY_HEAD = bytes(HEAD_SIZE)

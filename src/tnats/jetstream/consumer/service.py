@@ -26,7 +26,7 @@ import attrs
 from tnats.jetstream.api.advisories import ConsumerIdentity
 from tnats.jetstream.api.levels import REQUIRED_LEVEL_HEADER, supports
 from tnats.jetstream.api.messages import ConsumerInfo
-from tnats.jetstream.consumer.acks import AckRun, Said, reply_prefix
+from tnats.jetstream.consumer.acks import AckRun, Said, reply_prefix, reply_size_max
 from tnats.jetstream.consumer.config import ConsumerConfig
 from tnats.jetstream.consumer.effects import Delivery, Effects, Status, deliverable, status_block
 from tnats.jetstream.consumer.hot import bundle_of
@@ -413,7 +413,8 @@ class ConsumerService:
         room = min(rooms, default=None)
         if room is None:
             return seqs  # nobody is there
-        return seqs[: begin_within(self.stream.store.sizes_of(seqs), room)] if room else ()
+        sizes = self.stream.store.sizes_of(seqs) if room else ()
+        return seqs[: begin_within(sizes, room, beside=reply_size_max(self._ack_prefix))] if room else ()
 
     def _send_nowait(self, send: Delivery, seqs: Sequence[int]) -> Delivery | None:
         """Send what of `seqs`, with which a delivery begins, is at hand; what is left of it, None if nothing is."""

@@ -299,7 +299,7 @@ PLANTED = (
     Planted(
         "a slow client's end skips the queue groups",
         "core_slow",
-        100,
+        200,
         ("C32 queue loss",),
         lambda: [(PlanTable, "invalidate", empty_in_place(PlanTable.invalidate))],
     ),
