@@ -285,6 +285,9 @@ COUNTER_TOTALS_MAX = 10_000
 MATCH_CACHE_ENTRIES_MAX = 1024
 """Subjects of which a stream remembers which of its consumers want them."""
 
+MATCHERS_MAX = 512
+"""Filters of which a stream keeps what they match; a matcher is at most as large as MATCHED_SUBJECTS_MAX lets it be."""
+
 REPUBLISHINGS_MAX = 64
 """How often one message is published again by streams that republish into each other."""
 

@@ -19,7 +19,7 @@ from tnats.storage.stream_log import StreamLog
 from tnats.subjects.matcher import Matcher
 from tnats.subjects.tokens import has_wildcard, subject_matches
 
-RECENT_COST = 300
+RECENT_COST_BYTES = 300
 """Memory that each of the newest messages takes beside its bytes."""
 SHORT_RANGE = 512
 """Sequences that are looked at one by one rather than through the table of subjects."""
@@ -37,6 +37,7 @@ class IndexedStore:
         self.index = log.index
         self.last_time_ns = log.last_time_ns
         self._matchers: dict[tuple[bytes, ...], Matcher] = {}
+        """By filters: those of consumers, which ask again and again."""
         self._recent: dict[int, Content] = {}
         """The newest messages of a log in files, since its checkpoint: consumers mostly want what has just come."""
         self._recent_bytes_max = limits.RECENT_BYTES_MAX if isinstance(log, StreamLog) else 0
@@ -96,12 +97,14 @@ class IndexedStore:
         recent = self._recent
         if len(messages) == 1:
             recent[first] = content = messages[0]
-            self._recent_bytes += len(content[1]) + len(content[2]) + RECENT_COST
+            self._recent_bytes += len(content[1]) + len(content[2]) + RECENT_COST_BYTES
             if self._recent_bytes > self._recent_bytes_max:
                 self._forget_half()
             return
         recent.update(zip(range(first, first + len(messages)), messages, strict=True))
-        self._recent_bytes += sum([len(head) + len(body) for _, head, body in messages]) + RECENT_COST * len(messages)
+        self._recent_bytes += sum([len(head) + len(body) for _, head, body in messages]) + RECENT_COST_BYTES * len(
+            messages
+        )
         if self._recent_bytes > self._recent_bytes_max:
             self._forget_half()
 
@@ -109,7 +112,7 @@ class IndexedStore:
         """The older half goes at once: taking the first of a dictionary again and again is slow."""
         kept = list(self._recent.items())[len(self._recent) // 2 :]
         self._recent = dict(kept)
-        self._recent_bytes = sum([len(head) + len(body) + RECENT_COST for _, (_, head, body) in kept])
+        self._recent_bytes = sum([len(head) + len(body) + RECENT_COST_BYTES for _, (_, head, body) in kept])
 
     def forget_recent(self) -> None:
         """Keep no messages that the files have."""
@@ -253,7 +256,7 @@ class IndexedStore:
     def _matcher(self, filters: tuple[bytes, ...]) -> Matcher:
         found = self._matchers.get(filters)
         if found is None:
-            if len(self._matchers) >= SHORT_RANGE:
+            if len(self._matchers) >= limits.MATCHERS_MAX:
                 self._matchers.clear()
             found = self._matchers[filters] = Matcher(filters)
         return found
