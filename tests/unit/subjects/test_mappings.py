@@ -75,8 +75,12 @@ def test_faults(destinations: list[Destination], text: str) -> None:
 
 
 def test_weights_count_per_cluster() -> None:
-    """The sum of weights is bounded for each cluster by itself."""
-    Mapping(b"a", [Destination(b"b", 60, "x"), Destination(b"c", 60, "y"), Destination(b"d", 100)])
+    """The sum of weights is bounded for each cluster by itself, and what it leaves of 100 stays in each."""
+    destinations = [Destination(b"b", 60, "x"), Destination(b"c", 60, "y"), Destination(b"d", 100)]
+    draw = Draw(1)
+    for cluster, reached in (("x", {b"a", b"b"}), ("y", {b"a", b"c"}), ("", {b"d"}), ("elsewhere", {b"d"})):
+        mapping = Mapping(b"a", destinations, cluster)
+        assert {mapping.apply(b"a", draw) for _ in range(100)} == reached
 
 
 def test_first_match_wins() -> None:
