@@ -249,7 +249,9 @@ def test_refusals(tmp_path: Path) -> None:
         assert client.is_connected
         await client.close()
 
-    config = "authorization { users: [ {user: u, password: p, permissions: { publish: ok, subscribe: ok }} ] }"
+    config = (
+        "authorization { timeout: 60, users: [ {user: u, password: p, permissions: { publish: ok, subscribe: ok }} ] }"
+    )
     with serve(tmp_path, config) as own:
         run(scene, own)
 

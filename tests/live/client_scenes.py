@@ -37,7 +37,7 @@ from tnats.client import (
 from tnats.client.events import ErrorReported
 
 GUARDED = """
-authorization { users = [
+authorization { timeout = 60, users = [
   { user: admin, password: pw }
   { user: limited, password: pw, permissions: {
       publish: { deny: ["secret.>"] }, subscribe: { deny: ["secret.>"] } } }
@@ -332,6 +332,14 @@ def test_cli_errors_are_one_line(plain: Target, guarded: Target) -> None:
     assert (done.returncode, b"not available yet" in done.stderr) == (1, True)
     assert tnats(plain, "reply", "a").returncode == 2
     assert tnats(plain, "nonsense").returncode == 2
+
+
+@pytest.mark.parametrize("command", [("pub", "secret.x", "body"), ("bench", "pub", "secret.x", "--messages", "3")])
+def test_cli_publishing_what_is_denied_fails(guarded: Target, command: tuple[str, ...]) -> None:
+    """Nothing says that it was published; one line says what was denied."""
+    done = tnats(guarded, *command, "--user", "limited", "--password", "pw")
+    refusal = b'tnats: Permissions Violation for Publish to "secret.x"\n'
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", refusal)
 
 
 def test_cli_interrupt_is_clean(plain: Target) -> None:

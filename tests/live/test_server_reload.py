@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.live.server_process import RawClient, serve
 
-TWO_USERS = "authorization { users: [ {user: a, password: x}, {user: b, password: y} ] }"
+TWO_USERS = "authorization { timeout: 60, users: [ {user: a, password: x}, {user: b, password: y} ] }"
 A = '{"user":"a","pass":"x","verbose":false,"protocol":1}'
 B = '{"user":"b","pass":"y","verbose":false,"protocol":1}'
 
@@ -18,7 +18,7 @@ def test_users(tmp_path: Path) -> None:
     with serve(tmp_path, TWO_USERS) as server, RawClient(server.port, A) as a, RawClient(server.port, B) as b:
         a.flush()
         b.flush()
-        server.reload("authorization { users: [ {user: a, password: x}, {user: c, password: z} ] }")
+        server.reload("authorization { timeout: 60, users: [ {user: a, password: x}, {user: c, password: z} ] }")
         assert b"-ERR 'Authorization Violation'\r\n" in b.read_rest()
         a.flush()
         with RawClient(server.port, '{"user":"c","pass":"z"}') as c:
