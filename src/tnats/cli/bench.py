@@ -142,7 +142,8 @@ def measure(
 
     async def work(runtime: Runtime) -> None:
         async with AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(session.connect(runtime)) for _ in range(client_count)]
+            sessions = [session.connect_to_publish(runtime) for _ in range(client_count)]
+            clients = [await stack.enter_async_context(one) for one in sessions]
             if prepare is not None:
                 await prepare(clients[0])
             spans: list[Span | None] = [None] * client_count

@@ -47,14 +47,13 @@ def command(
     parsed_headers = parse_headers(headers)
 
     async def publish(runtime: Runtime) -> None:
-        async with session.connect(runtime) as client:
+        async with session.connect_to_publish(runtime) as client:
             for number in range(1, count + 1):
                 if number > 1 and sleep_s:
                     await runtime.clock.sleep_ns(round(sleep_s * SECOND_NS))
                 data = payload.replace(COUNT_PLACE, b"%d" % number)
                 await client.publish(subject, data, reply=reply, headers=parsed_headers)
-            await client.flush()
-            byte_count = client.statistics.bytes_out
+        byte_count = client.statistics.bytes_out
         text = f"Published {show_counted(count, 'message')}, {show_counted(byte_count, 'byte')}, to {subject!r}"
         print_outcome(text, as_json, subject=subject, messages=count, bytes=byte_count)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 import click
@@ -12,7 +12,7 @@ import trio
 
 import tnats.client
 from tnats.cli.connection import CONNECTION_OPTIONS, connection_options, given_early
-from tnats.client import Client, ConnectOptions
+from tnats.client import Client, ConnectOptions, ErrorReported, Event, ServerError
 from tnats.errors import FeatureMissing, sole_cause
 from tnats.records import frozen
 from tnats.runtime.api import Runtime
@@ -34,6 +34,21 @@ class Session:
     def connect(self, runtime: Runtime, **more: Any) -> AbstractAsyncContextManager[Client]:
         """`tnats.client.connect` with these options; `more` overrides single ones."""
         return tnats.client.connect(self.servers, runtime=runtime, **{**self.options, **more})
+
+    @asynccontextmanager
+    async def connect_to_publish(self, runtime: Runtime) -> AsyncIterator[Client]:
+        """As `connect`; once all in the block is flushed, raises the first refusal of it (ServerError)."""
+        refusals: list[ServerError] = []
+
+        def note_refusal(event: Event) -> None:
+            if isinstance(event, ErrorReported) and not refusals:
+                refusals.append(event.error)
+
+        async with self.connect(runtime, on_event=note_refusal) as client:
+            yield client
+            await client.flush()
+        if refusals:
+            raise refusals[0]
 
 
 def session_options(command: F) -> F:
