@@ -9,7 +9,7 @@ from tests.live.server_process import RawClient, serve, wait_until
 
 
 def lines_about_clients(texts: list[str]) -> list[str]:
-    return [re.sub(r"127\.0\.0\.1:\d+ - cid:\d+ - ", "", line) for line in texts if " - cid:" in line]
+    return [re.sub(r'127\.0\.0\.1:\d+ - cid:\d+ - ("\$G/user:u" - )?', "", line) for line in texts if " - cid:" in line]
 
 
 def test_trace_and_debug(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ class Authenticator:
     ) -> Outcome:
         user = self._users.get(name) if name else None
         if user is None:
-            return self._compared("", password, self._refused(f"user {name!r} not known"))
+            return self._compared("", password, self._refused(_unknown(name)))
         if not _type_allowed(user, connection_type):
             return self._compared(
                 user.password, password, self._refused(f"user {name!r} may not use {connection_type.value} connections")
@@ -257,7 +257,7 @@ class Authenticator:
         if own.token:
             return self._compared(own.token, token, Admitted(None, "[REDACTED]"))
         if not _equal(own.username, name):
-            return self._compared(own.password, password, self._refused(f"user {name!r} not known"))
+            return self._compared(own.password, password, self._refused(_unknown(name)))
         return self._compared(own.password, password, Admitted(None, name))
 
     def _stand_in(self, connection_type: ConnectionType, *, via_trusted_proxy: bool) -> User | None:
@@ -284,6 +284,10 @@ class Authenticator:
     @staticmethod
     def _refused(detail: str) -> Refused:
         return Refused(Refusal.AUTHENTICATION, detail)
+
+
+def _unknown(name: str) -> str:
+    return f"user {name!r} not known" if name else "no user was named"
 
 
 def _type_allowed(user: User, connection_type: ConnectionType) -> bool:

@@ -40,6 +40,7 @@ from tnats.limits import (
     STALL_NS,
     STALL_PER_READ_NS,
 )
+from tnats.notation import quote
 from tnats.runtime.api import Conn, ConnectionBroken
 from tnats.subjects.tokens import is_valid_literal, to_text
 from tnats.wire import errors
@@ -424,4 +425,6 @@ class Connection:
         return Traffic(self.inbound.msgs, self.inbound.bytes, self.outbound.msgs, self.outbound.bytes)
 
     def __str__(self) -> str:
-        return f"{self.conn.peer[0]}:{self.conn.peer[1]} - cid:{self.cid}"
+        name = self.login.identity.name
+        user = f" - {quote(f'{self.account.name}/user:{name}')}" if name else ""
+        return f"{self.conn.peer[0]}:{self.conn.peer[1]} - cid:{self.cid}{user}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 
 import pytest
 import trio
@@ -190,6 +191,27 @@ def test_reload_to_no_connections() -> None:
         assert await (await stage.connect()).ask(b"PING\r\n") == b"PONG\r\n"
 
     play(scene)
+
+
+def test_the_log_names_the_user_and_what_was_denied() -> None:
+    """An operator can tell from one line who may not do what, and why somebody was not let in."""
+
+    async def scene(stage: Stage) -> None:
+        client = await stage.connect(b'{"verbose":false,"user":"u","pass":"p"}')
+        await client.ask(b"SUB foo 1\r\nPUB bar 0\r\n\r\n")
+        for connect in (b'{"verbose":false,"user":"v"}', b'{"verbose":false,"auth_token":"t"}'):
+            await stage.connect(connect)
+        errors = [re.sub(r"^.* (?=cid:)", "", line) for line in stage.log.lines if "iolation" in line or "auth" in line]
+        assert errors == [
+            "cid:1 - \"$G/user:u\" - Subscription Violation - subject 'foo'",
+            "cid:1 - \"$G/user:u\" - Publish Violation - subject 'bar'",
+            "cid:2 - authentication error: user 'v' not known",
+            "cid:3 - authentication error: no user was named",
+        ]
+
+    denied = SubjectPermission(deny=("foo", "bar"))
+    user = User("u", "p", permissions=Permissions(publish=denied, subscribe=denied))
+    play(scene, credentials=Credentials(users=(user,)))
 
 
 def test_the_log_names_size_limit_and_client_of_a_payload_too_large() -> None:
