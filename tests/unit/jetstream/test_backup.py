@@ -12,10 +12,10 @@ from tests.unit.jetstream.backups import archived, compressed, fetch, restore, t
 from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
 
 from tnats.client import Client, connect
-from tnats.jetstream.backup import archive, s2
+from tnats.jetstream.backup import archive, receiving, s2
 from tnats.jetstream.backup.receiving import Unpacker
-from tnats.limits import BACKUPS_MAX
-from tnats.runtime.sim.disk_faults import DiskFault, Fail
+from tnats.limits import BACKUPS_MAX, SECOND_NS
+from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
 from tnats.runtime.sim.disk_image import CrashPolicy
 
 ADVISORIES = "$JS.EVENT.ADVISORY.>"
@@ -494,3 +494,32 @@ def test_a_tightly_packed_chunk_is_unpacked_step_by_step(monkeypatch: pytest.Mon
     for number in range(1, 50):
         next(steps)
         assert len(decoded) <= number + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_chunks_that_do_not_wait_end_a_restore(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends on while nothing is confirmed loses the restore at the bound on what waits, however small the chunks
+    are, and is told why; the name is free afterwards.
+    """
+    monkeypatch.setattr(receiving, "RESTORE_WAITING_BYTES_MAX", 100_000)
+
+    async def scene(stage: Stage) -> None:
+        async with open_client(stage) as client:
+            request = {"config": {"name": "S", "subjects": ["s"]}, "state": {}}
+            answer: Any = await call(client, "STREAM.RESTORE.S", request)
+            heard = client.subscribe("heard")
+            await client.flush()
+            stage.machine.drive.faults.append(DiskFault(("sync",), Delay(added_ns=SECOND_NS)))
+            await client.publish(answer["deliver_subject"], compressed(archived())[:10], reply="heard")
+            for _ in range(2000):
+                await client.publish(answer["deliver_subject"], bytes(size), reply="heard")
+                await stage.sleep(0.0001)
+            stage.machine.drive.faults.clear()
+            assert (await heard.next_message(20)).data == b""  # the first chunk is confirmed
+            told = orjson.loads((await heard.next_message(20)).data)
+            assert told["error"]["description"] == "restore failed: chunks came faster than they were confirmed"
+            assert await streams(client) == []
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            assert await streams(client) == ["S"]
+
+    play(1, scene).unwrap()

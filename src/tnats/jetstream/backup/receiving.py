@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 TIME_NS_MAX = 2**63 - 1
 ITEMS_PER_STEP = 512
 """Items that are taken apart, and then stored, in one go."""
+CHUNK_COST_BYTES = 300
+"""Memory that a chunk which waits takes beside its bytes."""
 
 
 class _Stalled(Exception):
@@ -186,6 +188,10 @@ class _Chunk:
     data: bytes
     reply: bytes
 
+    @property
+    def cost_bytes(self) -> int:
+        return len(self.data) + CHUNK_COST_BYTES
+
 
 class Restore:
     """One restore under way. `run` answers everything."""
@@ -213,12 +219,12 @@ class Restore:
 
     def _deliver(self, batch: list[Inbound]) -> None:
         for message in batch:
-            data = bytes(message.data[message.header_size :])
-            self._waiting_bytes += len(data)
-            if self._waiting_bytes > RESTORE_WAITING_BYTES_MAX:
+            chunk = _Chunk(bytes(message.data[message.header_size :]), message.reply)
+            if self._waiting_bytes + chunk.cost_bytes > RESTORE_WAITING_BYTES_MAX:
                 self._has_too_much = True
                 continue
-            self._chunks.append(_Chunk(data, message.reply))
+            self._waiting_bytes += chunk.cost_bytes
+            self._chunks.append(chunk)
         self._came.set()
 
     async def _next_chunk(self) -> _Chunk:
@@ -232,7 +238,7 @@ class Restore:
         if self._has_too_much:
             raise BadArchive("chunks came faster than they were confirmed")
         chunk = self._chunks.popleft()
-        self._waiting_bytes -= len(chunk.data)
+        self._waiting_bytes -= chunk.cost_bytes
         self._received_bytes += len(chunk.data)
         return chunk
 
