@@ -4,7 +4,9 @@ Property: each message says which message of which origin it is (`Nats-Stream-So
 sequences rise; what is there was published to that origin, on a subject that is taken from it, and stands at the
 sequence that the origin acknowledged, or holds it at (when clocks are moved a message id's window passes, and what is
 sent again is stored twice; C4 judges that); all that an origin acknowledged on such a subject is there, unless its
-removal was asked for (it may have gone before the source came by).
+removal was asked for (it may have gone before the source came by). Of an origin that was deleted and made anew
+(`is_made_anew`) the lives follow each other, sequences rise in each of them, no value comes twice, and all that it
+holds now is there.
 Cost: O(n log n). Source: the contract's K4, K5, K8; JetStream documentation, "Source and Mirror Streams".
 """
 
@@ -19,6 +21,8 @@ from tnats.records import frozen
 from tnats.subjects.tokens import subject_matches
 
 HEADER = "Nats-Stream-Source"
+LIFE_WORD = 5
+"""Which word of it names the life of the origin."""
 
 
 @frozen
@@ -27,6 +31,18 @@ class Origin:
 
     evidence: Evidence
     filter: str = ">"
+    is_made_anew: bool = False
+    is_windowed: bool = True
+    """Message ids were known throughout."""
+
+
+@frozen
+class Place:
+    """Where a gathered message comes from: the origin, which of its lives, and the sequence there."""
+
+    origin: str
+    life: str
+    seq: int
 
 
 @frozen
@@ -44,26 +60,62 @@ def check(origins: Mapping[str, Origin], replicas: list[Replica]) -> Result:
 
 
 def faults(origins: Mapping[str, Origin], replicas: list[Replica]) -> Iterator[str]:
-    for replica in replicas:
+    for number, replica in enumerate(replicas):
         found: dict[str, dict[int, Stored]] = {name: {} for name in origins}
         for seq, stored in sorted(replica.messages.items()):
-            name, place = told_source(stored)
-            if name not in origins:
+            place = told_source(stored)
+            if place.origin not in origins:
                 yield f"{replica.node} holds {stored.value} at {seq}, which is of no origin"
                 continue
-            if found[name] and place <= max(found[name]):
-                yield f"{replica.node} holds {name}'s {place} at {seq}, behind its {max(found[name])}"
-            found[name][place] = stored
+            found[place.origin][place.seq] = stored
+        yield from turned_back(replica)
         for name, origin in origins.items():
-            yield from of_origin(replica, name, origin, found[name])
+            if origin.is_made_anew:
+                yield from of_lives(replica, name, origin, origin.evidence.readings[number])
+            else:
+                yield from of_origin(replica, name, origin, found[name])
 
 
-def told_source(stored: Stored) -> tuple[str, int]:
-    """The origin and the sequence there."""
+def told_source(stored: Stored) -> Place:
+    """What a message says of its origin; a place without an origin where it says nothing."""
     words = (stored.headers or {}).get(HEADER, "").split()
     if len(words) < 2 or not words[1].isdecimal():
-        return "", 0
-    return words[0].partition(":")[0], int(words[1])
+        return Place("", "", 0)
+    return Place(words[0].partition(":")[0], words[LIFE_WORD] if len(words) > LIFE_WORD else "", int(words[1]))
+
+
+def turned_back(replica: Replica) -> Iterator[str]:
+    """Sequences of an origin that do not rise, and lives of it that come back."""
+    last: dict[str, Place] = {}
+    over: dict[tuple[str, str], None] = {}
+    for seq, stored in sorted(replica.messages.items()):
+        place = told_source(stored)
+        before = last.get(place.origin)
+        if before is not None and before.life != place.life:
+            over[before.origin, before.life] = None
+        elif before is not None and place.seq <= before.seq:
+            yield f"{replica.node} holds {place.origin}'s {place.seq} at {seq}, behind its {before.seq}"
+        if (place.origin, place.life) in over:
+            yield f"{replica.node} holds {place.origin}'s {place.seq} of a life that was over at {seq}"
+        last[place.origin] = place
+
+
+def of_lives(replica: Replica, name: str, origin: Origin, held: Replica) -> Iterator[str]:
+    """Of an origin with several lives; `held` is what the last one holds."""
+    published = {each.value: each for each in publications(origin.evidence)}
+    places: dict[str, int] = {}
+    for seq, stored in sorted(replica.messages.items()):
+        if told_source(stored).origin != name:
+            continue
+        each = published.get(stored.value)
+        if each is None or each.is_refused or each.subject != stored.subject:
+            yield f"{replica.node} holds {stored.value!r} at {seq}, which nobody published to {name}"
+        first = places.setdefault(stored.value, seq)
+        if first != seq and origin.is_windowed:
+            yield f"{replica.node} holds {stored.value} of {name} at {first} and at {seq}"
+    for seq, stored in held.messages.items():
+        if subject_matches(origin.filter, stored.subject) and stored.value not in places:
+            yield f"{name} holds {stored.value} at {seq}; {replica.node} does not hold it"
 
 
 def of_origin(replica: Replica, name: str, origin: Origin, found: Mapping[int, Stored]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from tnats.harness.faults import Fault
 from tnats.harness.history import History, Recorder
 from tnats.harness.scenario import Violation
 from tnats.harness.sim.ack_audit import AckAudit
-from tnats.harness.sim.clean import log_violations
+from tnats.harness.sim.clean import ErrorAudit, log_violations
 from tnats.harness.sim.drill import COLD, Drill
 from tnats.harness.sim.hygiene import leftovers
 from tnats.harness.sim.jetstream_faults import (
@@ -95,6 +95,8 @@ class JetStreamDrill(Drill):
     """What a seed is about, by the first letters of the kinds of its faults: some need more aim than others."""
     SYNCS: ClassVar[tuple[str, ...]] = ("always",)
     worker_kind: ClassVar[type[Worker]] = Worker
+    is_in_files: ClassVar[bool] = True
+    """What is acknowledged outlives the server."""
 
     def __init__(self, plan: Plan | None = None) -> None:
         super().__init__(plan)
@@ -108,6 +110,7 @@ class JetStreamDrill(Drill):
         self.lag: SyncLag
         self.servers: list[Node] = []
         self.audit: AckAudit | None = None
+        self.errors = ErrorAudit()
         self.left_over: list[Violation] = []
         self.alarms: list[str] = []
         """What the health check says at rest."""
@@ -233,9 +236,9 @@ class JetStreamDrill(Drill):
         machine = world.node(SERVER)
         machine.drive.cold = int(self.plan.parameters.get("cold", 0)) / 100
         self.recording.note(SERVER, "start", "starts")
-        if not self.is_lazy:
+        if not self.is_lazy and self.is_in_files:
             self.audit = AckAudit(machine.drive, chance_stream(world.seed, "audit"), self._life_of, self._content_of)
-            machine.host.on_write = self.audit.on_write
+        machine.host.on_write = self._on_write
         machine.start(self.serve)
         names = [f"c{number}" for number in range(1, self.plan.number("clients") + 1)]
         self.recorder = Recorder(world.now_ns, len(names))
@@ -250,6 +253,15 @@ class JetStreamDrill(Drill):
             self.workers[name] = self.worker_kind(self, name, number, own)
             self.recording.note(name, "start", "starts")
             world.node(name).start(self.workers[name].run)
+
+    def _on_write(self, data: bytes) -> None:
+        self.errors.on_write(data)
+        if self.audit is not None:
+            self.audit.on_write(data)
+
+    def server_life(self) -> int:
+        """Which incarnation of the server it is now."""
+        return self._world.nodes[SERVER].life_count
 
     def _life_of(self, stream: str) -> int:
         """The number that the catalogue has given a stream at its making; 0 when there is none."""
@@ -460,6 +472,9 @@ class JetStreamDrill(Drill):
 
     def judge(self, world: World) -> Iterator[Violation]:
         yield from log_violations(world.nodes[SERVER], may_refuse=self.may_have_stopped())
+        for text in self.errors.strange:
+            yield Violation(f"the server answered with an error that is not in the table: {text}", rule="C34 error")
+        self.recording.probe("an error was audited", self.errors.audited_count)
         if self.audit is not None:
             self.recording.probe("an acknowledgement was audited", self.audit.audited_count)
             for text in self.audit.volatile:

@@ -33,7 +33,7 @@ from tnats.harness.checkers.deliveries import confirmed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.history import History
 from tnats.harness.sim.bodies import payload, value_of
-from tnats.harness.sim.jetstream import SERVER, JetStreamDrill
+from tnats.harness.sim.jetstream import JetStreamDrill
 from tnats.harness.sim.jetstream_faults import CLOCK
 from tnats.harness.sim.jetstream_reading import ACCOUNT
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
@@ -225,10 +225,6 @@ class ConsumeDrill(JetStreamDrill):
     async def furnish(self, js: JetStream) -> None:
         for config in self.consumers():
             await js.stream(STREAM).create_consumer(config)
-
-    def server_life(self) -> int:
-        """Which incarnation of the server it is now."""
-        return self._world.nodes[SERVER].life_count
 
     async def look_further(self, node: Node, event_count: int, when: str) -> None:
         assert node.jetstream is not None

@@ -16,6 +16,7 @@ somebody else may have used). Streams: S plain, K with limits by number, A with 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -34,11 +35,17 @@ from tnats.harness.checkers import (
 )
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.checkers.removal import Limits
+from tnats.harness.scenario import Violation
 from tnats.harness.sim.bodies import payload
-from tnats.harness.sim.jetstream import JetStreamDrill
+from tnats.harness.sim.jetstream import SERVER, JetStreamDrill, of_stream
+from tnats.harness.sim.jetstream_reading import ACCOUNT
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
+from tnats.runtime.sim.disk_faults import matching
+from tnats.runtime.sim.node import Node as Machine
+from tnats.runtime.sim.world import World
+from tnats.storage.stream_log import StreamLog
 
 PER_SUBJECT_MAX, MESSAGES_MAX = 2, 4
 AGE_MAX_NS = 4 * SECOND_NS
@@ -186,6 +193,8 @@ class PublishDrill(JetStreamDrill):
         "a publish was found to be a duplicate",
         "a batch was committed",
         "messages were removed",
+        "what was erased was searched for",
+        "an error was audited",
     )
 
     @classmethod
@@ -224,6 +233,43 @@ class PublishDrill(JetStreamDrill):
             attrs.evolve(plain, name="N", subjects=["n.*"], allow_msg_counter=True),
         )
 
+    async def prove(self, world: World) -> None:
+        await super().prove(world)
+        if self.is_in_files and not self.is_lazy:
+            await self._search(world)
+
+    async def _search(self, world: World) -> None:
+        """After an orderly end, is what was erased still on the disk? (An entry of the journal goes with its part.)"""
+        machine = world.nodes[SERVER]
+        jetstream = self.servers[-1].jetstream
+        assert jetstream is not None
+        directories = {
+            name: stream.store.log.files.directory
+            for name, stream in jetstream.accounts[ACCOUNT].streams.items()
+            if isinstance(stream.store.log, StreamLog)
+        }
+        machine.signal("TERM")
+        await machine.wait_ended()
+        for stream, values in self._erased().items():
+            content = b"".join(machine.drive.image.content(path) for path in files_in(machine, directories[stream]))
+            self.recording.probe("what was erased was searched for", len(values))
+            for value in values:
+                if re.search(rb"(?<![\w-])%b \d" % value.encode(), content):
+                    text = f"{value} was deleted from {stream}, and its content is in the stream's files"
+                    self.left_over.append(Violation(text, rule="C13 erased"))
+        self.stage.start(machine)
+
+    def _erased(self) -> dict[str, list[str]]:
+        """Values whose deletion was confirmed, by stream; not those that were stored once more."""
+        found: dict[str, list[str]] = {}
+        for config in self.streams():
+            history = of_stream(self.history, config.name)
+            gone = {remove.value for remove in history.operations("remove") if remove.is_ok}
+            held = {stored.value for replica in self.readings_of(config.name) for stored in replica.messages.values()}
+            acked = [publish for publish in history.operations("publish") if publish.is_ok]
+            found[config.name] = [op.value for op in acked if op.told("seq") in gone and op.value not in held]
+        return found
+
     def limits_of(self, stream: str) -> Limits:
         """What the stream may have removed."""
         if stream == "K":
@@ -252,6 +298,11 @@ class PublishDrill(JetStreamDrill):
     def clocks_moved(self) -> bool:
         """Whether the server's clocks were not what they should have been."""
         return any(kind.startswith("T_") for kind in self.ledger.kinds)
+
+
+def files_in(machine: Machine, directory: str) -> list[str]:
+    """The files of a directory of a machine."""
+    return matching(machine.drive.image, f"{directory}/*")
 
 
 def stored_bytes(subject: str, data: bytes) -> int:

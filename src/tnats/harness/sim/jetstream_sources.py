@@ -27,10 +27,15 @@ class Gathered(Mirrored):
     """As a publisher; and in the end all of it has come through the chain."""
 
     async def prove(self, js: JetStream) -> None:
-        for stream, subject in ((ORIGIN, TAKEN), (OTHER, "r.live")):
-            await self.until(lambda stream=stream, subject=subject: self._one(js, stream, subject))  # type: ignore[misc]
-            await self._wait_gathered(js, stream, subject)
+        await self.until(lambda: self._one(js, ORIGIN, TAKEN))
+        await self._wait_gathered(js, ORIGIN, TAKEN)
+        await self.wait_other(js)
         await self.wait_mirrored(js, GATHERING)
+
+    async def wait_other(self, js: JetStream) -> None:
+        """Publish to `OTHER`, and return when that has come through the chain."""
+        await self.until(lambda: self._one(js, OTHER, "r.live"))
+        await self._wait_gathered(js, OTHER, "r.live")
 
     async def _wait_gathered(self, js: JetStream, stream: str, subject: str) -> None:
         wanted, place = self.last_seq[subject], 0
@@ -52,7 +57,7 @@ class SourcesDrill(FollowedDrill):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._origins: dict[str, Origin] = {}
+        self.origins: dict[str, Origin] = {}
 
     @classmethod
     def draw_operation(cls, rng: random.Random, parameters: dict[str, int | str]) -> tuple[str, dict[str, object]]:
@@ -75,13 +80,13 @@ class SourcesDrill(FollowedDrill):
 
     def evidence(self) -> Iterator[Evidence]:
         origin, other, *_ = super().evidence()
-        self._origins = {ORIGIN: Origin(origin, TAKEN), OTHER: Origin(other)}
+        self.origins = {ORIGIN: Origin(origin, TAKEN), OTHER: Origin(other)}
         yield origin
         yield other
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         yield from super().results(evidence)
-        if evidence is self._origins[ORIGIN].evidence:
+        if evidence is self.origins[ORIGIN].evidence:
             gatherings = self.readings_of(GATHERING)
-            yield sourced.check(self._origins, gatherings)
+            yield sourced.check(self.origins, gatherings)
             yield mirror.check_image(zip(gatherings, self.readings_of(MIRROR), strict=True))

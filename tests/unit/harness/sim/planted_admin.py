@@ -14,6 +14,7 @@ from tnats.jetstream.backup import archive
 from tnats.jetstream.consumer.state import ConsumerState
 from tnats.jetstream.meta.catalogue import Catalogue
 from tnats.jetstream.stream.service import StreamService
+from tnats.jetstream.stream.sourcing import Intake
 from tnats.storage import store, store_open
 from tnats.storage.journal import Journal
 from tnats.storage.store_directory import DELETED, remove_tree
@@ -84,12 +85,31 @@ def goes_on_as_before() -> list[Patch]:
     return [(AccountService, "delete_consumer", delete_consumer), (account, "start_state", start_state)]
 
 
+def goes_on_in_any(self: Intake) -> int:
+    """Where a source goes on that takes every stream of the origin's name for the same."""
+    if self._is_mirror:
+        return self._stream.store.last_seq
+    return self._stream.machine.sourced.get(self._place, (0, b""))[0]
+
+
+def begins_anew(original: Method) -> Method:
+    """A source that takes its origin for a new one at each start."""
+    begun: dict[Intake, int] = {}
+
+    def last_taken(self: Intake) -> int:
+        seq: int = original(self)
+        return seq if self._is_mirror or begun.setdefault(self, seq) != seq else 0
+
+    return last_taken
+
+
 async def renames_alone(disk: Any, path: str) -> None:
     """Removes a directory, and does not see to it that it stays away."""
     await disk.rename(path, path + DELETED)
     await remove_tree(disk, path + DELETED)
 
 
+C19 = "C19 sources bring everything, once and in order"
 C12 = "C12 assets are as they were made, until they are deleted"
 
 PLANTED_ADMIN = (
@@ -134,6 +154,20 @@ PLANTED_ADMIN = (
         5,
         ("C12 a backup restores to what it told",),
         lambda: [(archive, "message", leaves_out(archive.message))],
+    ),
+    Planted(
+        "a source takes another origin for the one it knows",
+        "jetstream_anew",
+        5,
+        (C19,),
+        lambda: [(Intake, "_last_taken", goes_on_in_any)],
+    ),
+    Planted(
+        "a source takes its origin for another at a start",
+        "jetstream_anew",
+        10,
+        (C19,),
+        lambda: [(Intake, "_last_taken", begins_anew(Intake._last_taken))],
     ),
     Planted(
         "a deleted stream's files come back with a loss of power",

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.harness.sim.planted import Planted
+from tests.unit.harness.sim.planted import Patch, Planted
 
+from tnats.jetstream import account
+from tnats.jetstream import service as jetstream_service
+from tnats.jetstream.api.errors import ApiError, ErrorKind
+from tnats.jetstream.host import Host
+from tnats.jetstream.stream import open as stream_open
 from tnats.jetstream.stream.config import Discard
 from tnats.jetstream.stream.dedup import DuplicateWindow
 from tnats.jetstream.stream.headers import ROLLUP_ALL
 from tnats.jetstream.stream.judge import Judge
 from tnats.jetstream.stream.machine import StreamMachine
+from tnats.jetstream.stream.service import StreamService
+from tnats.storage.memory_log import MemoryLog
+from tnats.storage.stream_checkpoint import StreamCheckpoints
 
 Method = Callable[..., Any]
 
@@ -64,7 +72,43 @@ def knows_for(share: float) -> Method:
     return find
 
 
+def remembers() -> list[Patch]:
+    """A server whose streams in memory outlive it."""
+    original = jetstream_service.open_stream
+    place: list[Any] = [None]
+    kept: dict[Any, MemoryLog] = {}
+    """By machine and stream."""
+
+    async def open_stream(host: Host, owner: Any, record: Any) -> StreamService:
+        disk: Any = host.runtime.disk
+        place[0] = (disk.drive, record.group)
+        return await original(host, owner, record)
+
+    def open_log(**keywords: Any) -> MemoryLog:
+        return kept.setdefault(place[0], MemoryLog(**keywords))
+
+    return [
+        (jetstream_service, "open_stream", open_stream),
+        (account, "open_stream", open_stream),
+        (stream_open, "MemoryLog", open_log),
+    ]
+
+
+async def erases_nothing(self: StreamCheckpoints, holder: Any, count: int) -> None:
+    for _ in range(count):
+        holder.erasures.popleft()
+
+
+def with_another_code(original: Method) -> Method:
+    def make(self: ErrorKind, **values: object) -> ApiError:
+        error: ApiError = original(self, **values)
+        return ApiError(error.code, error.err_code + 20_000, error.description)
+
+    return make
+
+
 C13 = "C13 what was acknowledged is there, what was removed is not"
+C2 = "C2 no sequence is acknowledged twice"
 C4 = "C4 a message id is stored once"
 
 PLANTED_LIMITS = (
@@ -112,6 +156,27 @@ PLANTED_LIMITS = (
         5,
         (C13,),
         lambda: [(StreamMachine, "_rollup", rolls_up_everything(StreamMachine._rollup))],
+    ),
+    Planted(
+        "streams in memory outlive the server",
+        "jetstream_memory",
+        5,
+        (C13, C2, "C11 counters add up"),
+        remembers,
+    ),
+    Planted(
+        "what is erased stays on the disk",
+        "jetstream_publish",
+        5,
+        ("C13 erased",),
+        lambda: [(StreamCheckpoints, "_erase", erases_nothing)],
+    ),
+    Planted(
+        "errors have other numbers than the published ones",
+        "jetstream_publish",
+        5,
+        ("C34 error",),
+        lambda: [(ErrorKind, "__call__", with_another_code(ErrorKind.__call__))],
     ),
     Planted(
         "an id is known for too long", "jetstream_limits", 10, (C4,), lambda: [(DuplicateWindow, "find", knows_for(2))]
