@@ -108,7 +108,7 @@ def accounts_without(node: Node, options: Options) -> list[Problem]:
     ]
 
 
-def _batch_limits(given: config.BatchLimits) -> BatchLimits:
+def _batch_limits(given: config.BatchLimitOptions) -> BatchLimits:
     built_in = BatchLimits()
     return BatchLimits(
         atomic_per_stream_max=given.max_inflight_per_stream or built_in.atomic_per_stream_max,

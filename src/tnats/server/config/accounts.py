@@ -110,7 +110,7 @@ MAPPINGS = Reader("map of subject to destination or destinations", _mappings, Ma
 
 
 @define(eq=False, repr=False)
-class AccountLimits(Section):
+class AccountLimitOptions(Section):
     UNKNOWN_KEY = "Unknown field {} parsing account limits"
 
     max_connections: int = option(INTEGER, UNLIMITED, aliases=("max_conn",))
@@ -345,8 +345,8 @@ class AccountOptions(Section):
     )
     users: list[User] = option(USERS, factory=list)
     default_permissions: Permissions | None = option(PERMISSIONS, None)
-    limits: AccountLimits = option(
-        section(AccountLimits, "account limits"), factory=AccountLimits, feature=Feature.ACCOUNT_LIMITS
+    limits: AccountLimitOptions = option(
+        section(AccountLimitOptions, "account limits"), factory=AccountLimitOptions, feature=Feature.ACCOUNT_LIMITS
     )
     jetstream: AccountJetStreamOptions | None = option(
         Reader("boolean, `enabled`, `disabled`, or map", _account_jetstream, AccountJetStreamOptions), None

@@ -50,7 +50,7 @@ CIPHER = choice(
 
 
 @define(eq=False, repr=False)
-class BatchLimits(Section):
+class BatchLimitOptions(Section):
     """0 = the built-in limits of atomic and of fast publishing."""
 
     max_inflight_per_stream: int = option(INTEGER, 0)
@@ -60,14 +60,16 @@ class BatchLimits(Section):
 
 
 @define(eq=False, repr=False)
-class JetStreamLimits(Section):
+class JetStreamLimitOptions(Section):
     """0 = no limit."""
 
     max_ack_pending: int = option(INTEGER, 0)
     max_ha_assets: int = option(INTEGER, 0)
     max_request_batch: int = option(INTEGER, 0)
     duplicate_window_ns: int = option(ANY_DURATION_TEXT, 0, key="duplicate_window")
-    batch: BatchLimits = option(section(BatchLimits, "batch limits"), factory=BatchLimits, feature=Feature.BATCH_LIMITS)
+    batch: BatchLimitOptions = option(
+        section(BatchLimitOptions, "batch limits"), factory=BatchLimitOptions, feature=Feature.BATCH_LIMITS
+    )
 
 
 @define(eq=False, repr=False)
@@ -122,7 +124,9 @@ class JetStreamOptions(Section):
     strict: bool = option(BOOLEAN, True, doc="unknown fields in API requests are errors")
     unique_tag: str = option(Reader("string", _tag), "", doc="tag prefix that replicas may not share")
     extension_hint: str = option(TEXT, "")
-    limits: JetStreamLimits = option(section(JetStreamLimits, "JetStreamLimits"), factory=JetStreamLimits)
+    limits: JetStreamLimitOptions = option(
+        section(JetStreamLimitOptions, "JetStreamLimitOptions"), factory=JetStreamLimitOptions
+    )
     max_outstanding_catchup: int = option(SIZE, 64 * MIB, zero_is_default=True)
     max_buffered_size: int = option(SIZE, 128 * MIB, zero_is_default=True, doc="ingest queue of a stream")
     max_buffered_msgs: int = option(INTEGER, 100_000, zero_is_default=True, doc="ingest queue of a stream")
