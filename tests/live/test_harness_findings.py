@@ -23,6 +23,7 @@ from tnats.runtime.live import live_runtime
 DIRECTORY = Path(__file__).parents[2] / "jepsen"
 PROFILE = Profile(worker_count=3, rate_per_s=150, quiet_s=0.5, duration_s=6, time_scale=0.2, timeout_s=1)
 DAMAGE = attrs.evolve(PROFILE, duration_s=14, time_scale=0.6)
+TRIES = 3
 POWER = attrs.evolve(PROFILE, duration_s=14, time_scale=0.1)
 
 pytestmark = pytest.mark.slow
@@ -72,10 +73,17 @@ async def run_all(
 
 @needs_nats_server
 async def test_two_flipped_bits_are_found_to_lose_writes(tmp_path: Path) -> None:
-    """nats-server skips damaged records without a word: K5, by exact sequences. History, figures and page are kept."""
-    report = await run("F2", "bitflip-kill")
+    """nats-server skips damaged records without a word: K5, by exact sequences. History, figures and page are kept.
+
+    Once in some forty runs it does not come up again on what it finds (K8), and shows nothing.
+    """
+    for _ in range(TRIES):
+        report = await run("F2", "bitflip-kill")
+        clauses = {clause for clause, _ in report.judgement.broken}
+        if "K8" not in clauses:
+            break
     assert report.judgement.verdict == "broken"
-    assert "K5" in {clause for clause, _ in report.judgement.broken}
+    assert "K5" in clauses
     assert report.figures["C1"]["lost"] > 0
     page = Path(save(report, str(tmp_path)))
     assert {path.name for path in page.parent.iterdir()} == {
