@@ -125,7 +125,7 @@ class JetStreamOptions(Section):
     unique_tag: str = option(Reader("string", _tag), "", doc="tag prefix that replicas may not share")
     extension_hint: str = option(TEXT, "")
     limits: JetStreamLimitOptions = option(
-        section(JetStreamLimitOptions, "JetStreamLimitOptions"), factory=JetStreamLimitOptions
+        section(JetStreamLimitOptions, "JetStreamLimits"), factory=JetStreamLimitOptions
     )
     max_outstanding_catchup: int = option(SIZE, 64 * MIB, zero_is_default=True)
     max_buffered_size: int = option(SIZE, 128 * MIB, zero_is_default=True, doc="ingest queue of a stream")
