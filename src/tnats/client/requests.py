@@ -85,7 +85,7 @@ class Inbox:
         """Fail the requests whose publish was refused; True when the inbox itself was."""
         if not denial.publish:
             return denial.subject == self.subject
-        for taker in self._waiting.values():
+        for taker in list(self._waiting.values()):  # one that fails closes its subject
             if taker.subject == denial.subject:
                 taker.fail(denial.error)
         return False
@@ -96,7 +96,7 @@ class Inbox:
     def end(self, error: ClientError | None) -> None:
         """Everybody who waits gets `error`."""
         self._error = error or ConnectionClosed("the client was closed while a request waited for its reply")
-        for taker in self._waiting.values():
+        for taker in list(self._waiting.values()):  # one that fails closes its subject
             taker.fail(self._error)
 
 

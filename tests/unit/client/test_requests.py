@@ -7,7 +7,16 @@ import trio
 from tests.unit.client.stage import Stage, play, wait_until
 
 from tnats import limits
-from tnats.client import Client, ConnectionClosed, ConnectionLost, NoResponders, PermissionsViolation, TimedOut
+from tnats.client import (
+    Client,
+    ClientError,
+    ConnectionClosed,
+    ConnectionLost,
+    NoResponders,
+    PermissionsViolation,
+    TimedOut,
+)
+from tnats.client.jetstream import JetStream
 
 
 async def serve(client: Client, subject: str, delay_s: float, stage: Stage, copies: int = 1) -> None:
@@ -264,5 +273,30 @@ def test_an_answer_vouches_for_what_was_published_before() -> None:
             with pytest.raises(ConnectionLost):
                 await client.flush()
             nursery.cancel_scope.cancel()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("way", ["denied", "closed"])
+def test_all_pending_acknowledgements_fail_together(way: str) -> None:
+    """When the server denies their subject, or the client ends, each of several publishes on their way raises why, and
+    nothing else breaks.
+    """
+
+    async def scene(stage: Stage) -> None:
+        wanted: type[ClientError] = PermissionsViolation if way == "denied" else ConnectionClosed
+        async with stage.connect() as client:
+            client.subscribe("s")  # there is somebody, who does not answer
+            publisher = JetStream(client).publisher()
+            pending = [await publisher.publish("s", b"%d" % number) for number in range(5)]
+            await client.flush()
+            if way == "denied":
+                stage.server.peers[0].send(b"-ERR 'Permissions Violation for Publish to \"s\"'\r\n")
+                await client.flush()
+            else:
+                await client.close()
+            for each in pending:
+                with pytest.raises(wanted):
+                    await each.wait()
 
     play(scene)
