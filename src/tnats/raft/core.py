@@ -1,7 +1,7 @@
 """The state that every part of a machine shares, and the few primitives that change it.
 
 Ownership: `Core` owns term, vote, role, leader, standing and the outgoing effects; the log owns its marks; the parts
-(`election`, `replication`, `reads`, `snapshots`, `damage`) own what only they need. Nothing here decides: it records
+(`election`, `replication`, `reads`, `snapshots`, `repair`) own what only they need. Nothing here decides: it records
 decisions so that they cannot be recorded wrongly (a vote and its persistence, an answer and what it waits for).
 """
 

@@ -10,7 +10,7 @@ import orjson
 def encode_document(value: Any, *, is_indented: bool = False) -> bytes:
     """`value` as JSON.
 
-    Strings may hold surrogates, as `subjects.to_text` makes them of bytes that are no UTF-8: each such byte is
+    Strings may hold surrogates, as `subjects.tokens.to_text` makes them of bytes that are no UTF-8: each such byte is
     told as U+FFFD, since JSON has no way to say it.
     """
     option = orjson.OPT_INDENT_2 if is_indented else 0

@@ -10,8 +10,8 @@ so a message may push itself out. Age and TTL are enforced by `Expire` entries, 
 message whose subject is due a delete marker stays until the marker, an ordinary message with a rollup header, takes
 its place.
 
-The host's duties: apply every committed entry once; hand `Applied` to the consumers; after a restart `restore` the
-last snapshot, then `observe` the messages behind it, in order.
+The host's duties: apply every committed entry once; hand `Applied` to the consumers; after a restart load the last
+snapshot (`snapshot.load`), then apply the entries behind it, and `observe` messages of which the log has lost the entry.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `@at <RFC 3339>` fires once, `@every <duration>` and cron expressions repeat. `check` judges a schedule that a
 client publishes, `Schedules` is the table of those in the stream, keyed by the schedule's subject, and
-`fire` builds the message of one firing. Repeats missed while nobody looked collapse into one.
+`fired_message` builds the message of one firing. Repeats missed while nobody looked collapse into one.
 """
 
 from __future__ import annotations
