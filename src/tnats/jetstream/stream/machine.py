@@ -11,7 +11,7 @@ message whose subject is due a delete marker stays until the marker, an ordinary
 its place.
 
 The host's duties: apply every committed entry once; hand `Applied` to the consumers; after a restart load the last
-snapshot (`snapshot.load`), then apply the entries behind it, and `observe` messages of which the log has lost the entry.
+snapshot (`snapshot.load`), apply the entries behind it, and `observe` messages whose entry the log has lost.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class StreamMachine:
     # ------------------------------------------------------------------ recovery and reports
 
     def observe(self, seq: int, ts_ns: int, message: Message) -> None:
-        """A message that the store already holds: rebuild what its headers mean. In order, after `restore`."""
+        """A message that the store already holds: rebuild what its headers mean. In order."""
         headers = self._observe_headers(seq, ts_ns, message[0], message[1])
         scheduler = headers.get(SCHEDULER)
         next_ns = parse_next(headers[NEXT]) if scheduler and NEXT in headers else None
