@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from tests.live.patient_client import connect
 from tests.live.server_process import PATIENCE_S
 
@@ -58,6 +59,22 @@ async def test_time_passes_at_a_word(tnats_server: EmbeddedServer) -> None:
         assert await count_messages(client) == 0
     with pytest.raises(ValueError, match="ahead"):
         tnats_server.advance(-1)
+
+
+def test_a_server_that_does_not_come_to_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who moves the clock is not left to believe that what fell due was done."""
+
+    async def work() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+
+    with tnats.testing.serve() as server:
+        server._soon(lambda: (trio.lowlevel.spawn_system_task(work), None)[1])
+        with monkeypatch.context() as patch:
+            patch.setattr(server, "_call", lambda action: action())  # what is short is the wait for its rest alone
+            patch.setattr("tnats.limits.TESTING_WAIT_S", 0.1)
+            with pytest.raises(ServerFailed, match=r"at work for 0\.1 s"):
+                server.advance(1)
 
 
 @pytest.mark.tnats_server(jetstream=True)

@@ -204,7 +204,7 @@ class EmbeddedServer:
     def advance(self, seconds: float) -> None:
         """Move the server's clocks ahead; returns when it has done what fell due (ack waits, TTLs, duplicate windows).
 
-        Clients' clocks stay as they are. Raises ServerFailed when it does not run.
+        Clients' clocks stay as they are. Raises ServerFailed when it does not run, and when it has not done it in time.
         """
         if seconds < 0:
             raise ValueError("a clock moves ahead only")
@@ -255,7 +255,7 @@ class EmbeddedServer:
             raise ServerFailed("the server has just ended") from None
 
     def _wait_idle(self) -> None:
-        """Return when every task of the server waits for something that is not its disk."""
+        """Return when every task of the server waits for something that is not its disk. Raises ServerFailed."""
         done = threading.Event()
         jetstream = self._node.jetstream
 
@@ -267,7 +267,8 @@ class EmbeddedServer:
             done.set()
 
         self._soon(lambda: (trio.lowlevel.spawn_system_task(wait), None)[1])
-        done.wait(limits.TESTING_WAIT_S)
+        if not done.wait(limits.TESTING_WAIT_S):
+            raise ServerFailed(self._with_logs(f"the server was at work for {limits.TESTING_WAIT_S} s"))
 
     def _wait_end(self, thread: threading.Thread) -> None:
         """Return when the server's thread has ended. Raises ServerFailed."""
