@@ -26,6 +26,11 @@ class Source:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
 
 
+def within(module: str, package: str) -> bool:
+    """Whether a module is a package, or lies below it."""
+    return module == package or module.startswith(package + ".")
+
+
 @cache
 def sources() -> tuple[Source, ...]:
     """Every module of the package."""

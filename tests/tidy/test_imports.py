@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.tidy.sources import Import, Source, imports, sources
+from tests.tidy.sources import Import, Source, imports, sources, within
 
 EVERYONE = (
     "tnats.errors",
@@ -164,10 +164,6 @@ def package_of(module: str) -> str:
     """The row of the table for `module`: the longest entry that it lies under."""
     found = [package for package in ALLOWED if within(module, package)]
     return max(found, key=len) if found else ""
-
-
-def within(module: str, package: str) -> bool:
-    return module == package or module.startswith(package + ".")
 
 
 def targets(found: Import) -> list[str]:

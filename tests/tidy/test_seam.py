@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from tests.tidy.sources import Source, annotations, dotted, imports, sources
+from tests.tidy.sources import Source, annotations, dotted, imports, sources, within
 
 MODULES_BANNED = (
     "asyncio",
@@ -127,10 +127,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 """Where a banned name ("*": any) may stand after all, and why."""
 
 PURE = ("tnats.wire", "tnats.subjects", "tnats.auth", "tnats.raft")
-
-
-def within(module: str, package: str) -> bool:
-    return module == package or module.startswith(package + ".")
 
 
 def outside_sources() -> list[Source]:

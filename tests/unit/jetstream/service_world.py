@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 
 import attrs
 import orjson
 import trio
 
 import tnats.harness.sim.imports  # noqa: F401
-from tnats.client import Client, ClientError
+from tnats.client import Client, ClientError, connect
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 from tnats.runtime.sim.node import Node as Machine
@@ -85,6 +86,11 @@ def play(
     return run_world(seed, main, Settings(buggify=False))
 
 
+def open_client(stage: Stage) -> AbstractAsyncContextManager[Client]:
+    """A client that comes back, however often its server goes."""
+    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
+
+
 async def call(client: Client, subject: str, body: object = None) -> dict[str, object]:
     """A JetStream request, until it is answered."""
     while True:
@@ -105,3 +111,11 @@ async def publish(client: Client, subject: str, payload: bytes = b"") -> dict[st
         return None
     found: dict[str, object] = orjson.loads(answer.data)
     return found
+
+
+async def message_count(client: Client, stream: str = "S") -> int:
+    """How many messages a stream holds."""
+    state = (await call(client, f"STREAM.INFO.{stream}"))["state"]
+    assert isinstance(state, dict)
+    count: int = state["messages"]
+    return count

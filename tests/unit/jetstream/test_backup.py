@@ -9,7 +9,7 @@ import orjson
 import pytest
 import trio
 from tests.unit.jetstream.backups import archived, compressed, fetch, restore, tarred
-from tests.unit.jetstream.service_world import STORE, Stage, call, play, publish
+from tests.unit.jetstream.service_world import STORE, Stage, call, open_client, play, publish
 
 from tnats.client import Client, connect
 from tnats.jetstream.backup import archive, receiving, s2
@@ -19,10 +19,6 @@ from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
 from tnats.runtime.sim.disk_image import CrashPolicy
 
 ADVISORIES = "$JS.EVENT.ADVISORY.>"
-
-
-def open_client(stage: Stage) -> Any:
-    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
 
 
 async def fill(client: Client, name: str, **config: object) -> None:

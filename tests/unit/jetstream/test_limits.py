@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import orjson
 import pytest
-from tests.unit.jetstream.service_world import Stage, call, play, publish
+from tests.unit.jetstream.service_world import Stage, call, open_client, play, publish
 
-from tnats.client import Client, connect
+from tnats.client import Client
 from tnats.jetstream.stream.batches import BatchLimits
 from tnats.jetstream.stream.quotas import AccountLimits, Quotas
 from tnats.limits import STORES_MEASURED_NS
@@ -22,10 +22,6 @@ def limit(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """Have the server told something else than its configuration says."""
     told = server_jetstream.jetstream_options
     monkeypatch.setattr(server_jetstream, "jetstream_options", lambda *given: attrs.evolve(told(*given), **changes))
-
-
-def open_client(stage: Stage) -> Any:
-    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
 
 
 async def code(client: Client, subject: str, body: object) -> int:

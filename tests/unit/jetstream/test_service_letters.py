@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 import trio
-from tests.unit.jetstream.service_world import Stage, call, play
+from tests.unit.jetstream.service_world import Stage, call, message_count, play
 
 from tnats.client import Client, ClientError, Message, connect
 from tnats.limits import SECOND_NS
@@ -52,12 +52,6 @@ async def letters(client: Client) -> list[str]:
     return found
 
 
-async def messages(client: Client) -> object:
-    state = (await call(client, "STREAM.INFO.S"))["state"]
-    assert isinstance(state, dict)
-    return state["messages"]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_one_letter_for_each_confirmed_termination(seed: int) -> None:
     """While the server is killed again and again: what was confirmed becomes exactly one letter, and leaves the work
@@ -87,7 +81,7 @@ def test_one_letter_for_each_confirmed_termination(seed: int) -> None:
                     await stage.restart()
                 await stage.sleep(4)
                 nursery.cancel_scope.cancel()
-            return confirmed, await letters(client), await messages(client)
+            return confirmed, await letters(client), await message_count(client)
 
     outcome = play(seed, scene)
     found_out = outcome.unwrap()
@@ -106,14 +100,14 @@ def test_letters_wait_for_a_stream() -> None:
             await make(client, max_deliver=1)
             assert len(await pull(client, COUNT)) == COUNT
             await stage.sleep(3)
-            before = await messages(client)
+            before = await message_count(client)
             await stage.restart()
             await call(client, "STREAM.CREATE.D", {"name": "D", "subjects": ["dead.>"], "allow_direct": True})
             await stage.sleep(40)
             answer = await client.request("$JS.API.DIRECT.GET.D", b'{"seq":1}', timeout_s=2)
             assert answer.headers is not None
             told = {key: answer.headers[f"Nats-Dead-Letter-{key}"][0] for key in ("Consumer", "Reason", "Deliveries")}
-            return before, await messages(client), len(await letters(client)), told
+            return before, await message_count(client), len(await letters(client)), told
 
     outcome = play(1, scene)
     told = {"Consumer": "C", "Reason": "max deliveries", "Deliveries": "1"}

@@ -6,7 +6,7 @@ import contextlib
 
 import orjson
 import pytest
-from tests.unit.jetstream.service_world import Stage, call, play
+from tests.unit.jetstream.service_world import Stage, call, message_count, play
 
 from tnats.client import Client, ClientError, connect
 from tnats.jetstream.stream.ports import StreamStore
@@ -29,12 +29,6 @@ async def pull(client: Client, batch: int) -> list[str]:
     return found
 
 
-async def messages(client: Client) -> object:
-    state = (await call(client, "STREAM.INFO.S"))["state"]
-    assert isinstance(state, dict)
-    return state["messages"]
-
-
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_what_was_acknowledged_leaves_after_the_start(retention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream's own entry is missing: the consumer's log says again that it is done; others stay."""
@@ -51,12 +45,12 @@ def test_what_was_acknowledged_leaves_after_the_start(retention: str, monkeypatc
                 patched.setattr(StreamService, "done_with", lambda self, seqs, done: False)
                 for reply in replies[:3]:
                     await client.request(reply, b"+ACK", timeout_s=2)
-                before = await messages(client)
+                before = await message_count(client)
                 stage.machine.kill()
                 await stage.machine.wait_ended()
             stage.machine.start()
             await stage.sleep(1)
-            return before, await messages(client)
+            return before, await message_count(client)
 
     assert play(1, scene).unwrap() == (COUNT, COUNT - 3)
 
@@ -76,15 +70,15 @@ def test_what_is_acknowledged_late_leaves(retention: str) -> None:
                 await client.request("s", b"", timeout_s=2)
             replies = await pull(client, COUNT - 1)
             await stage.sleep(3)
-            found = [await messages(client)]
+            found = [await message_count(client)]
             for reply in (replies[0], replies[0], replies[0].replace(".1.1.1.", ".1.5.5.")):
                 with contextlib.suppress(ClientError):
                     await client.request(reply, b"+ACK", timeout_s=1)
-                found.append(await messages(client))
+                found.append(await message_count(client))
             await stage.restart()
             for reply, word in ((replies[1], b"+ACK"), (replies[2], b"+TERM"), (replies[3], b"-NAK")):
                 await client.request(reply, word, timeout_s=2)
-                found.append(await messages(client))
+                found.append(await message_count(client))
             return found
 
     assert play(1, scene).unwrap() == [5, 4, 4, 4, 3, 2, 2]
@@ -118,7 +112,7 @@ def test_sweeps_that_are_asked_for_at_once_are_two(monkeypatch: pytest.MonkeyPat
             await call(client, "CONSUMER.DELETE.S.C")
             await stage.sleep(1)
             assert begun == [1, 1]
-            assert await messages(client) == 0
+            assert await message_count(client) == 0
             await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
             await call(client, "CONSUMER.DELETE.S.C")
             await stage.sleep(1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 import trio
-from tests.unit.jetstream.service_world import Stage, call, play
+from tests.unit.jetstream.service_world import Stage, call, open_client, play
 
-from tnats.client import Client, connect
+from tnats.client import Client
 from tnats.limits import REPUBLISHINGS_MAX
 
 SECOND = 1_000_000_000
@@ -26,10 +26,6 @@ async def state(client: Client, name: str) -> tuple[int, int, int]:
     return found["messages"], found["first_seq"], found["last_seq"]
 
 
-def joined(stage: Stage) -> Any:
-    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
-
-
 def piece(batch_id: str, number: int, commit: str = "") -> dict[str, str]:
     headers = {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
     return headers | ({"Nats-Batch-Commit": commit} if commit else {})
@@ -39,7 +35,7 @@ def test_an_idle_batch_is_given_up() -> None:
     """Ten seconds after its last message, though nothing else is published: an advisory says so, its room is free."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_atomic": True})
             advisories = client.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
             for number in range(50):
@@ -63,7 +59,7 @@ def test_messages_that_ended_while_the_server_was_down() -> None:
     """They go when it is back, TTL and age alike, with a marker where one is due; they do not come back later."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             await call(client, "STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"], "allow_msg_ttl": True})
             await call(client, "STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], "max_age": 2 * SECOND})
             marked = {"subjects": ["m.>"], "subject_delete_marker_ttl": 60 * SECOND, "max_msgs_per_subject": 1}
@@ -93,7 +89,7 @@ def test_schedules_go_on_after_a_restart() -> None:
     """What should have fired while the server was down fires once when it is back; repeats go on, cancelled do not."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_msg_schedules": True})
             for name, pattern in (("once", "@every 1h"), ("every", "@every 2s"), ("cancelled", "@every 2s")):
                 headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"s.out.{name}"}
@@ -124,7 +120,7 @@ def test_schedules_of_one_moment_fire_once_each() -> None:
     """However many are due at once, and however long it takes to read and store what they fire."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_msg_schedules": True})
             for number in range(40):
                 pattern = ("@at 2000-01-01T00:00:00Z", "@every 2s")[number % 2]
@@ -143,7 +139,7 @@ def test_an_open_batch_does_not_outlive_its_server() -> None:
     committed one is there as a whole."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             config = {"name": "S", "subjects": ["s"], "allow_atomic": True, "allow_batched": True}
             await call(client, "STREAM.CREATE.S", config)
             for number in range(1, 6):
@@ -163,7 +159,7 @@ def test_memory_streams_begin_anew() -> None:
     """After a restart a memory stream is there, empty, and counts from its first sequence; its consumers are gone."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             config = {"name": "M", "subjects": ["m"], "storage": "memory", "first_seq": 100}
             await call(client, "STREAM.CREATE.M", config)
             consumer = {"stream_name": "M", "config": {"durable_name": "C", "ack_policy": "explicit"}}
@@ -182,7 +178,7 @@ def test_numbers_go_on_after_everything_is_gone() -> None:
     where they stood, also twice in a row, and ids of the duplicate window with it."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             await call(client, "STREAM.CREATE.W", {"name": "W", "subjects": ["w"], "retention": "workqueue"})
             await call(client, "STREAM.CREATE.P", {"name": "P", "subjects": ["p"]})
             await call(client, "STREAM.CREATE.F", {"name": "F", "subjects": ["f"], "first_seq": 10_000})
@@ -217,7 +213,7 @@ def test_streams_change_while_others_write_without_a_pause() -> None:
             while True:
                 await client.request("s", b"x", timeout_s=5)
 
-        async with joined(stage) as client, trio.open_nursery() as nursery:
+        async with open_client(stage) as client, trio.open_nursery() as nursery:
             await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "max_msgs": 10})
             for _ in range(20):
                 nursery.start_soon(keep_on, client)
@@ -240,7 +236,7 @@ def test_republishing_in_a_circle_ends() -> None:
     """Two streams that republish into each other store a message so many times, and go on with the next one."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             for name, other in (("A", "B"), ("B", "A")):
                 republish = {"src": f"{name}.>", "dest": f"{other}.>"}
                 config = {"name": name, "subjects": [f"{name}.>"], "republish": republish, "storage": "memory"}
@@ -258,7 +254,7 @@ def test_a_firing_is_stored_under_the_subject_that_the_stream_makes_of_its_targe
     """As a message that is published there."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             transform = {"src": "s.b", "dest": "s.z"}
             config = {"subjects": ["s.>"], "allow_msg_schedules": True, "subject_transform": transform}
             await call(client, "STREAM.CREATE.S", {"name": "S", **config})
@@ -274,7 +270,7 @@ def test_time_in_a_sealed_stream() -> None:
     """Its schedules do not fire; a message ends when its publisher said, and nothing takes its place."""
 
     async def scene(stage: Stage) -> None:
-        async with joined(stage) as client:
+        async with open_client(stage) as client:
             schedule = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "s.b"}
             kinds: list[tuple[dict[str, Any], dict[str, str], tuple[int, int, int]]] = [
                 ({"allow_msg_schedules": True}, schedule, (1, 1, 1)),

@@ -11,17 +11,13 @@ from typing import Any
 import orjson
 import pytest
 import trio
-from tests.unit.jetstream.service_world import Stage, call, play, publish
+from tests.unit.jetstream.service_world import Stage, call, open_client, play, publish
 
-from tnats.client import Client, ClientError, Subscription, connect
+from tnats.client import Client, ClientError, Subscription
 from tnats.jetstream.stream import remote_sourcing
 from tnats.limits import SECOND_NS
 from tnats.notation import format_time
 from tnats.runtime.sim.disk_faults import Delay, DiskFault, Fail
-
-
-def open_client(stage: Stage) -> Any:
-    return connect("nats://server", runtime=stage.runtime, reconnect_attempts_max=None)
 
 
 async def make(client: Client, name: str, **config: object) -> Any:
