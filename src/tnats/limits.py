@@ -79,7 +79,7 @@ JOURNAL_PART_BYTES = 64 * MIB
 """One preallocated file of the journal: what a start has to read per file that is still needed."""
 
 JOURNAL_PART_BYTES_MAX = 120 * MIB
-"""Length of a journal part: the distance that a record can look back to what was durable is 128 MiB."""
+"""What a journal part is meant to hold: a record can look back 128 MiB to what was durable."""
 
 JOURNAL_UNSYNCED_BYTES_MAX = 16 * MIB
 """With a sync interval: written and not synced. Beyond it a sync is begun, which nobody waits for."""

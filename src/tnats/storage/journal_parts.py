@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from tnats.limits import JOURNAL_BATCH_BYTES_MAX
 from tnats.records import frozen
 from tnats.runtime.api import Buffer, Clock, Disk, DiskError, File
 from tnats.storage import hot, record, segment
@@ -123,14 +124,17 @@ class JournalParts:
             segment.JOURNAL, number, "journal", self._store_id, seed, self._clock.wall_ns()
         )  # fmt: skip
         header, cipher = segment.new_header(header, self._keys)
-        packed, offsets = segment.pack(first, DATA_START, seed, DATA_START, cipher)
+        packed, offsets = _pack(first, seed, cipher)
         end = DATA_START + len(packed)
-        needed = (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
+        needed = _size_with_room(end, size)
+        ample = max(self._part_bytes, needed)
+        if table_size > self._part_bytes // 8:  # else checkpoints would fill parts, and full parts ask for checkpoints
+            ample = max(ample, _size_with_room(end, max(size, table_size + self._part_bytes // 2)))
         # On a disk that is nearly full a small part is better than none; where nothing else takes what frees space, a
         # tiny one.
         can_wait = self.current is not None and self.current.room(LEFT_BY_GAPS) > 0
         for share in (1, 16) if can_wait else (1, 16, 1024):
-            file_size = max(self._part_bytes // share, needed)
+            file_size = ample if share == 1 else max(self._part_bytes // share, needed)
             header = attrs.evolve(header, size=file_size)
             try:
                 await segment.write_temporary(self._disk, path, header.area(end), packed, size=file_size)
@@ -250,6 +254,28 @@ class JournalParts:
                 position, size = found[:2]
                 entries[index] = (found[5], data[position + hot.HEADER_SIZE + found[6] + found[7] : position + size])
         return entries
+
+
+def _pack(records: list[hot.Record], seed: int, cipher: FileCipher | None) -> tuple[bytearray, list[int]]:
+    """The first records of a part, which are durable before it has a name, and their offsets."""
+    packed, offsets = bytearray(), list[int]()
+    at = 0
+    while at < len(records):
+        stop, size = at, 0
+        while stop < len(records) and size < JOURNAL_BATCH_BYTES_MAX:  # how far back something is durable has a bound
+            size += record.record_size(*records[stop][4:])
+            stop += 1
+        base = DATA_START + len(packed)
+        run, places = segment.pack(records[at:stop], base, seed, base, cipher)
+        packed += run
+        offsets += places
+        at = stop
+    return packed, offsets
+
+
+def _size_with_room(end: int, size: int) -> int:
+    """Bytes of a part with room for `size` behind `end`, whatever is appended."""
+    return (end + size + 2 * hot.HEADER_SIZE) * 16 // 15 + 16
 
 
 async def _read(file: File, count: int, offset: int) -> bytes:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 ENTRY_SIZE_MIN = 16
 """No entry or message takes fewer bytes than this: bounds how many a damaged range can have held."""
 
-MISSING_PART_BYTES = 64 * 1024 * 1024
-"""What a part that is not there at all is taken to have held."""
+MISSING_PART_BYTES = 256 * 1024 * 1024
+"""What a part that is not there at all is taken to have held: with large notes in front it is longer than most."""
 
 _RANGE = struct.Struct("<QQ")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 
+import pytest
 import trio
 from tests.properties.storage_bench import run
 from tests.properties.test_storage_store import content, open_and_replay, propose, store_on
@@ -78,5 +79,34 @@ def test_a_segment_that_cannot_be_read_is_not_compacted() -> None:
             drive.faults.clear()
             await trio.lowlevel.checkpoint()
             assert sorted(await content(stream)) == [1, *range(6, 21)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("note_bytes", [7_000, 50_000])
+def test_notes_that_fill_parts_do_not_make_parts_of_each_append(note_bytes: int) -> None:
+    """Each part begins with the notes of all groups, twice. Where these are larger than a part is meant to be, there is
+    room for entries behind them, and for the note of the checkpoint that follows: parts come no faster than entries.
+    """
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive) as store:
+            group = store.journal.group("s")
+
+            async def checkpoint() -> None:
+                await group.set_state_nowait(group.last, bytes(note_bytes)).wait()
+
+            store.own("s", checkpoint)
+            for _ in range(300):
+                await group.append_nowait([bytes(100)]).wait()
+            part = store.journal.parts.current
+            assert part is not None
+            assert part.summary.number < 10  # 43 KiB of entries, with room for 8 in each
+            await store.shorten()
+            assert len(store.journal.old_parts) == 0
+        async with store_on(drive, seed=2) as store:
+            assert store.health() == []
+            assert len(store.journal.group("s").note) == note_bytes
 
     run(test)
