@@ -278,6 +278,9 @@ def test_cli_request_and_reply(plain: Target) -> None:
     done = tnats(plain, "req", "cli.svc", "x")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr == b"tnats: nobody listens on 'cli.svc'\n"
+    with background(plain, "Subscribed", "sub", "cli.deaf"):
+        done = tnats(plain, "req", "cli.deaf", "x", "--timeout", "100ms")
+        assert done.stderr == b"tnats: request on 'cli.deaf': no reply within 0.1 s\n"
     with background(plain, "Answering", "reply", "cli.svc", "--echo"):
         done = tnats(plain, "req", "cli.svc", "x y", "-H", "K:v", "--json")
         answer = json.loads(done.stdout)

@@ -122,7 +122,8 @@ def test_consumers(cli: Cli) -> None:
     assert (record["data"], record["sequence"], record["delivery"]) == ("2", 3, 1)
     assert json.loads(cli("consumer", "pause", "S", "c", "1h", "-f", "--json"))["paused"]
     assert json.loads(cli("consumer", "info", "S", "c", "--json"))["paused"]
-    assert "no message" in cli("consumer", "next", "S", "c", "--wait", "300ms", code=1)
+    assert "no message within 0.3 s" in cli("consumer", "next", "S", "c", "--wait", "300ms", code=1)
+    assert "no message within 0.2 s" in cli("consumer", "next", "S", "c", "--timeout", "200ms", code=1)
     assert json.loads(cli("consumer", "resume", "S", "c", "-f", "--json"))["paused"] is False
     rest = cli("consumer", "sub", "S", "c", "--count", "4", "--raw").split()
     assert sorted(rest) == ["2", "3", "4", "5"]

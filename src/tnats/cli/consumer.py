@@ -274,7 +274,7 @@ def unpin(js_session: JetStreamSession, stream: str, consumer: str, group: str, 
 @click.argument("stream")
 @click.argument("consumer")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(min=1), help="Messages to fetch.")
-@click.option("--wait", "wait_ns", type=DURATION, default="5s", show_default=True, help="Wait for them this long.")
+@click.option("--wait", "wait_ns", type=DURATION, help="Wait for them this long.  [default: --timeout]")
 @ack_option
 @click.option("--nak", "answer", flag_value="nak", help="Give what is received back.")
 @click.option("--term", "answer", flag_value="term", help="Let what is received not come again, without success.")
@@ -286,17 +286,18 @@ def next_messages(
     stream: str,
     consumer: str,
     count: int,
-    wait_ns: int,
+    wait_ns: int | None,
     ack: bool,
     answer: str | None,
     raw: bool,
     as_json: bool,
 ) -> int:
     """Fetch messages from the pull consumer CONSUMER."""
+    wait_s = (js_session.timeout_ns if wait_ns is None else wait_ns) / SECOND_NS
 
     async def work(js: JetStream) -> None:
         handle = js.stream(stream).consumer(consumer)
-        deliveries = await handle.fetch(count, timeout_s=wait_ns / SECOND_NS)
+        deliveries = await handle.fetch(count, timeout_s=wait_s)
         for delivery in deliveries:
             show_delivery(delivery, raw, as_json)
             if answer == "nak":
@@ -307,7 +308,7 @@ def next_messages(
                 await delivery.ack_sync()
         await js.client.flush()
         if not deliveries:
-            raise TimedOut(f"consumer {consumer!r} of stream {stream!r}: no message within {wait_ns / SECOND_NS:g} s")
+            raise TimedOut(f"consumer {consumer!r} of stream {stream!r}: no message within {wait_s:g} s")
 
     return js_session.run(work)
 

@@ -9,9 +9,8 @@ import click
 
 from tnats.cli.output import json_option, print_outcome
 from tnats.cli.session import Session, run, session_options
-from tnats.cli.values import show_counted
+from tnats.cli.values import DURATION, show_counted
 from tnats.client import ClientError
-from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
 
 COUNT_PLACE = b"{{Count}}"
@@ -24,7 +23,7 @@ COUNT_PLACE = b"{{Count}}"
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME:VALUE", help="Add a header; may be repeated.")
 @click.option("--reply", default="", help="Reply subject of the messages.")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(min=1), help="How many to publish.")
-@click.option("--sleep", "sleep_s", default=0.0, type=click.FloatRange(min=0), help="Seconds between two messages.")
+@click.option("--sleep", "sleep_ns", type=DURATION, default="0s", help="Wait so long between two messages.")
 @json_option
 @session_options
 def command(
@@ -35,7 +34,7 @@ def command(
     headers: tuple[str, ...],
     reply: str,
     count: int,
-    sleep_s: float,
+    sleep_ns: int,
     as_json: bool,
 ) -> int:
     """Publish BODY on SUBJECT, and wait until the server has it.
@@ -49,8 +48,8 @@ def command(
     async def publish(runtime: Runtime) -> None:
         async with session.connect_to_publish(runtime) as client:
             for number in range(1, count + 1):
-                if number > 1 and sleep_s:
-                    await runtime.clock.sleep_ns(round(sleep_s * SECOND_NS))
+                if number > 1 and sleep_ns:
+                    await runtime.clock.sleep_ns(sleep_ns)
                 data = payload.replace(COUNT_PLACE, b"%d" % number)
                 await client.publish(subject, data, reply=reply, headers=parsed_headers)
         byte_count = client.statistics.bytes_out

@@ -9,6 +9,7 @@ import click
 from tnats.cli.output import json_option, message_record, print_json, print_message, write_bytes
 from tnats.cli.pub import parse_headers, read_body
 from tnats.cli.session import Session, run, session_options
+from tnats.cli.values import DURATION
 from tnats.client import Message, TimedOut
 from tnats.limits import SECOND_NS
 from tnats.runtime.api import Runtime
@@ -28,11 +29,11 @@ from tnats.runtime.api import Runtime
 )
 @click.option(
     "--timeout",
-    "timeout_s",
-    default=5.0,
+    "timeout_ns",
+    type=DURATION,
+    default="5s",
     show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    help="Seconds to wait in all.",
+    help="Wait so long in all.",
 )
 @click.option("--raw", is_flag=True, help="Payloads only, one a line.")
 @json_option
@@ -44,7 +45,7 @@ def command(
     file: BinaryIO | None,
     headers: tuple[str, ...],
     replies: int,
-    timeout_s: float,
+    timeout_ns: int,
     raw: bool,
     as_json: bool,
 ) -> int:
@@ -52,6 +53,7 @@ def command(
     if raw and as_json:
         raise click.UsageError("give --raw or --json, not both")
     payload = read_body(body, file)
+    timeout_s = timeout_ns / SECOND_NS
     parsed_headers = parse_headers(headers)
 
     def show(message: Message, duration_ns: int) -> None:
