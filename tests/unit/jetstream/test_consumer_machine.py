@@ -364,17 +364,19 @@ def test_what_counts_as_activity() -> None:
     assert rig.take(rig.machine.tick(rig.now_ns + SECOND // 10)).is_inactive
 
 
+def reset(rig: Rig, seq: int = 0) -> int | ApiError:
+    effects, start = rig.machine.reset(seq, rig.now_ns)
+    rig.take(effects)
+    return start
+
+
 def test_a_reset_begins_again() -> None:
     """Behind the floor without a sequence; elsewhere only where the deliver policy allows it."""
     rig = Rig()
     rig.store(count=4)
     rig.ack(rig.fetch(3)[0])
-    effects, start = rig.machine.reset(0, 0)
-    rig.take(effects)
-    assert (start, seqs(rig.fetch(9))) == (2, [2, 3, 4])
-    effects, start = rig.machine.reset(4, 0)
-    rig.take(effects)
-    assert (start, seqs(rig.fetch(9)), places(rig)[0]) == (4, [4], 1)
+    assert (reset(rig), seqs(rig.fetch(9))) == (2, [2, 3, 4])
+    assert (reset(rig, 4), seqs(rig.fetch(9)), places(rig)[0]) == (4, [4], 7)
     for config, error in (
         ({"deliver_policy": DeliverPolicy.NEW}, "not allowed"),
         ({"deliver_policy": DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": 9}, "below start seq"),
@@ -382,6 +384,40 @@ def test_a_reset_begins_again() -> None:
         _, refused = Rig(**config).machine.reset(5, 0)
         assert isinstance(refused, ApiError)
         assert refused.description == f"invalid reset: {error}"
+
+
+@pytest.mark.parametrize("policy", [AckPolicy.EXPLICIT, AckPolicy.ALL])
+@pytest.mark.parametrize("word", ["+ACK", "", "-NAK", "+WPI", "+TERM"])
+def test_what_is_said_of_deliveries_before_a_reset_counts_no_more(policy: AckPolicy, word: str) -> None:
+    """A message that was delivered again awaits an acknowledgement of that delivery, also after a restart; nobody is
+    told that it has come.
+    """
+    rig = Rig(ack_policy=policy, max_ack_pending=10)
+    rig.store(count=5)
+    before = rig.fetch(4)
+    assert reset(rig, 2) == 2
+    again = rig.fetch(3)
+    assert [seqs(before), seqs(again)] == [[1, 2, 3, 4], [2, 3, 4]]
+    for is_restarted in (False, True):
+        if is_restarted:
+            rig.restart()
+        for delivery in reversed(before[1:]):
+            effects = rig.ack(delivery, word, "asks")
+            assert (effects.acked_replies, effects.done, effects.ops) == ([], [], [])
+        assert rig.machine.state.pending.seqs() == [2, 3, 4]
+    assert rig.ack(again[-1], "+ACK", "asks").acked_replies == [b"asks"]
+    assert rig.machine.state.pending.seqs() == ([] if policy == AckPolicy.ALL else [2, 3])
+    assert rig.applied.pending.seqs() == rig.machine.state.pending.seqs()
+
+
+def test_a_late_ack_from_before_a_reset_takes_no_message_from_a_stream() -> None:
+    """What was delivered again and not acknowledged since is not done with, whoever else lets go of it."""
+    rig = Rig()
+    rig.store(count=2)
+    before = rig.fetch(2)
+    reset(rig, 1)
+    rig.fetch(1)
+    assert [rig.ack(delivery).done for delivery in before] == [[], []]
 
 
 # ------------------------------------------------------------------ priority groups

@@ -39,13 +39,15 @@ class Acknowledgements:
         """Plain acknowledgements."""
         core = self._core
         if core.config.ack_policy == AckPolicy.EXPLICIT:
-            pending = core.state.pending.among(run.seqs)
+            pending = core.state.pending.among(run.seqs, run.consumer_seqs)
             if len(pending) < len(run.seqs):
                 self._finish_late(run.seqs, pending)
             if self._sample_percent:
                 for seq, consumer_seq in zip(run.seqs, run.consumer_seqs, strict=True):
-                    self._sample(seq, consumer_seq, now_ns)
-                    self._finish(core.state.pending.among([seq]), now_ns)
+                    acked = core.state.pending.among([seq], [consumer_seq])
+                    if acked:
+                        self._sample(seq, consumer_seq, now_ns)
+                        self._finish(acked, now_ns)
             else:
                 self._finish(pending, now_ns)
         elif core.tracks_acks:
@@ -71,8 +73,15 @@ class Acknowledgements:
             self._core.effects.acked_replies.append(reply)
 
     def _is_known(self, seq: int, consumer_seq: int) -> bool:
-        delivered = self._core.state
-        return seq <= delivered.delivered_stream_seq and 0 < consumer_seq <= delivered.delivered_consumer_seq
+        """Whether this was delivered; and if it was before a reset, the message was not delivered again since."""
+        current = self._core.state
+        if seq > current.delivered_stream_seq or not 0 < consumer_seq <= current.delivered_consumer_seq:
+            return False
+        if self._core.config.ack_policy == AckPolicy.ALL:  # it is about all below it, too
+            first = current.pending.first()
+            return first is None or seq < first[0] or consumer_seq >= first[1]
+        at = current.pending.find(seq)
+        return at < 0 or consumer_seq >= current.pending.consumer_seq_at(at)
 
     def _finish(self, acked: list[int], now_ns: int) -> None:
         """These messages, which are pending, are done with."""
@@ -94,6 +103,8 @@ class Acknowledgements:
         current, known = core.state, dict.fromkeys(pending)
         for seq in seqs:
             if seq in known or seq > current.delivered_stream_seq or seq in current.held or seq in current.outbox:
+                continue
+            if seq in current.pending:  # it was delivered again, after a reset
                 continue
             subject = core.index.subject_of(seq)
             if subject is not None and core.wants(subject):
@@ -129,8 +140,6 @@ class Acknowledgements:
     def _sample(self, seq: int, consumer_seq: int, now_ns: int) -> None:
         core = self._core
         at = core.state.pending.find(seq)
-        if at < 0:
-            return
         self._sample_credit += self._sample_percent
         if self._sample_credit < 100:
             return
@@ -156,7 +165,7 @@ class Acknowledgements:
         if ack.word == Word.TERM and self._core.config.ack_policy == AckPolicy.ALL:
             if self._is_known(seq, place.consumer_seq):  # it says of the messages before it what an ack does
                 self.take_up_to(seq - 1, now_ns)
-        if self._core.state.pending.find(seq) < 0:
+        if not self._core.state.pending.among([seq], [place.consumer_seq]):
             if ack.word == Word.TERM:
                 self._finish_late([seq], ())
             return

@@ -17,6 +17,7 @@ cdef class PendingWindow:
     cpdef Py_ssize_t find(self, long long seq)
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cdef Py_ssize_t lower(self, long long seq)
+    cpdef long long consumer_seq_at(self, Py_ssize_t at)
     cpdef long long sent_at(self, Py_ssize_t at)
     cpdef long long due_at(self, Py_ssize_t at)
     cpdef touch(self, Py_ssize_t at, long long sent_ns)
@@ -28,8 +29,11 @@ cdef class PendingWindow:
     cpdef Py_ssize_t remove_run(self, long long first, Py_ssize_t count)
     @cython.locals(at=Py_ssize_t)
     cpdef set_due_run(self, long long first, long long last, long long due_ns)
-    @cython.locals(found=list, last="long long", seq="long long")
-    cpdef list among(self, list seqs)
+    @cython.locals(
+        found=list, last="long long", seq="long long", consumer_seq="long long", place=Py_ssize_t, at=Py_ssize_t,
+        latest=dict
+    )
+    cpdef list among(self, list seqs, list consumer_seqs)
     @cython.locals(
         due=list, later=list, at=Py_ssize_t, stretch_due_ns="long long", stretch_first="long long",
         stretch_last="long long", due_ns="long long", seq="long long"

@@ -115,6 +115,11 @@ class PendingWindow:
                 high = middle
         return low
 
+    def consumer_seq_at(self, at: int) -> int:
+        """The consumer sequence of its first delivery."""
+        self.check(at)
+        return self._consumer_seqs[at]
+
     def sent_at(self, at: int) -> int:
         """When it was last sent, wall clock."""
         self.check(at)
@@ -183,15 +188,20 @@ class PendingWindow:
             self._due[at] = due_ns
             at += 1
 
-    def among(self, seqs: list[int]) -> list[int]:
-        """Which of `seqs` are pending: rising, each once."""
+    def among(self, seqs: list[int], consumer_seqs: list[int]) -> list[int]:
+        """Which of `seqs`, each with the consumer sequence of a delivery, are pending since then: rising, each once."""
         found = []
         last = -1
-        for seq in seqs:
+        for place in range(len(seqs)):
+            seq = seqs[place]
             if seq <= last:
-                return self.among(sorted(set(seqs)))
+                latest: dict[int, int] = {}
+                for seq, consumer_seq in sorted(zip(seqs, consumer_seqs, strict=True)):
+                    latest[seq] = consumer_seq
+                return self.among(list(latest), list(latest.values()))
             last = seq
-            if self.find(seq) >= 0:
+            at = self.find(seq)
+            if at >= 0 and self._consumer_seqs[at] <= consumer_seqs[place]:
                 found.append(seq)
         return found
 

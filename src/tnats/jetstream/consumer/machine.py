@@ -280,7 +280,10 @@ class ConsumerMachine:
             elif policy != DeliverPolicy.ALL:
                 return Effects(), errors.CONSUMER_INVALID_RESET(err="not allowed")
         start_seq = seq or self.state.floor_stream_seq + 1
-        self._core.op(state.RESET, start_seq)
+        # Deliveries are acknowledged by their sequences: those from before and those from now on must not be the same.
+        is_acked_each = self.config.ack_policy in (AckPolicy.EXPLICIT, AckPolicy.ALL)
+        consumer_seq = self.state.delivered_consumer_seq if is_acked_each else 0
+        self._core.op(state.RESET, start_seq, consumer_seq=consumer_seq)
         self._timers.clear()
         self._bound.clear()
         self._ahead.begin(self._core.filters)

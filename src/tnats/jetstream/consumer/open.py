@@ -96,11 +96,11 @@ class _Recovery:
             self.is_damaged = True
             return
         if self.is_damaged:
-            for kind, seq, count, _, _ in decode_ops(body)[1]:
+            for kind, seq, count, consumer_seq, _ in decode_ops(body)[1]:
                 if kind == DELIVERED:
                     self._delivered.update(dict.fromkeys(range(seq, seq + count)))
                 elif kind == RESET:
-                    self._known_to = (seq - 1, 0)
+                    self._known_to = (seq - 1, consumer_seq)
                     self._delivered.clear()
         self.done += state.replay(body, tracks_acks=self._tracks_acks)
 

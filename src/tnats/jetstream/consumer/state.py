@@ -29,7 +29,7 @@ Op = tuple[int, int, int, int, int]
 """(kind, stream sequence, count, consumer sequence, sent ns); what a kind does not need is 0.
 
 DELIVERED and ACKED are about `count` consecutive sequences, those of first deliveries in the order of the consumer
-sequences that begin with the given one; the others are about one.
+sequences that begin with the given one; the others are about one. RESET has the consumer sequence to count on behind.
 """
 
 _OP = struct.Struct("<BQIQq")
@@ -96,7 +96,7 @@ class ConsumerState:
         elif kind == HELD:
             self.hold(seq)
         elif kind == RESET:
-            self.reset(seq)
+            self.reset(seq, consumer_seq)
         elif kind == SKIPPED:
             self.skip(seq)
         elif kind == LETTER_STORED:
@@ -179,10 +179,10 @@ class ConsumerState:
         self.held[seq] = None
         self.delivered_stream_seq = max(self.delivered_stream_seq, seq)
 
-    def reset(self, seq: int) -> None:
-        """Begin again at `seq`, as a new consumer would: consumer sequences too."""
+    def reset(self, seq: int, consumer_seq: int) -> None:
+        """Begin again at `seq`, as a new consumer would, with deliveries that count on behind `consumer_seq`."""
         self.delivered_stream_seq = self.floor_stream_seq = seq - 1
-        self.delivered_consumer_seq = self.floor_consumer_seq = 0
+        self.delivered_consumer_seq = self.floor_consumer_seq = consumer_seq
         self.pending = PendingWindow()
         self.redelivered.clear()
         self.held.clear()
