@@ -449,10 +449,14 @@ class JetStreamDrill(Drill):
             own = self.readings_of(config.name)
             for replica in own:
                 replica.named_lost += tuple(self.told_lost(config.name))
-            unsynced_ns = () if self.lazy_losses is None else tuple(self.lazy_losses.spans_ns)
-            yield Evidence(of_stream(history, config.name), own[:1], own[1:], unsynced_ns)
+            yield Evidence(of_stream(history, config.name), own[:1], own[1:], self.unsynced_ns)
         for event_count, replica in self.readings_then:
             yield Evidence(of_stream(History(history.events[:event_count]), replica.name), [replica])
+
+    @property
+    def unsynced_ns(self) -> tuple[tuple[int, int], ...]:
+        """From when to when losses of power may have taken what was acknowledged."""
+        return () if self.lazy_losses is None else tuple(self.lazy_losses.spans_ns)
 
     def told_lost(self, stream: str) -> list[tuple[int, int]]:
         """The ranges of sequences that the server named as lost at some start; it need not do so for ever."""

@@ -33,17 +33,20 @@ from tnats.client.jetstream import (
     StreamNotFound,
     StreamSource,
 )
-from tnats.harness.checkers import ack_unique, assets, converged, dedup, removal
+from tnats.harness.checkers import ack_unique, advised, assets, converged, dedup, removal
 from tnats.harness.checkers.evidence import Evidence, Replica, Result, result
 from tnats.harness.checkers.removal import Limits
 from tnats.harness.history import Event, History
-from tnats.harness.sim.jetstream import JetStreamDrill, of_stream
+from tnats.harness.history import Operation as HistoryOperation
+from tnats.harness.sim.advisory_listener import LISTENER, AdvisoryListener
+from tnats.harness.sim.jetstream import URL, JetStreamDrill, of_stream
 from tnats.harness.sim.jetstream_publish import Publisher
 from tnats.harness.sim.jetstream_reading import ACCOUNT, read_stream
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
 from tnats.harness.sim.plan import Operation
 from tnats.limits import SECOND_NS
 from tnats.records import define
+from tnats.runtime.sim.world import World
 from tnats.server.node import Node
 
 STREAMS = ("0", "1")
@@ -268,6 +271,7 @@ class AdminDrill(JetStreamDrill):
 
     worker_kind: ClassVar[type[Worker]] = Administrator
     CLIENTS: ClassVar[tuple[int, ...]] = (2,)
+    SYNCS: ClassVar[tuple[str, ...]] = ("always", "always", "always", "lazy")
     OPERATIONS: ClassVar[tuple[int, int]] = (20, 50)
     probes: ClassVar[tuple[str, ...]] = (
         *JetStreamDrill.probes,
@@ -275,10 +279,12 @@ class AdminDrill(JetStreamDrill):
         "a consumer was made or changed",
         "a consumer was deleted",
         "a backup was restored",
+        "an advisory was heard",
     )
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
+        self.listener: AdvisoryListener
         self.wanted: dict[str, StreamConfig | ConsumerConfig] = {}
         """What was asked for, by its description."""
         self.restored: list[tuple[Backup, Replica]] = []
@@ -337,6 +343,11 @@ class AdminDrill(JetStreamDrill):
                 return f"{value} with {field} {found!r} in place of {asked!r}"
         return value
 
+    async def prepare(self, world: World) -> None:
+        await super().prepare(world)
+        self.listener = AdvisoryListener(self, URL)
+        world.node(LISTENER).start(self.listener.run)
+
     async def look_further(self, node: Node, event_count: int, when: str) -> None:
         assert node.jetstream is not None
         found: dict[str, str | None] = {}
@@ -363,7 +374,8 @@ class AdminDrill(JetStreamDrill):
         yield from super().evidence()
         for backup, held in self.restored:
             known = History(self.history.events[: backup.event_count])
-            yield Evidence(of_stream(known, origin_of(held.name)), [held])
+            held.named_lost += tuple(self.told_lost(origin_of(held.name)))
+            yield Evidence(of_stream(known, origin_of(held.name)), [held], unsynced_ns=self.unsynced_ns)
 
     def results(self, evidence: Evidence) -> Iterator[Result]:
         if not evidence.replicas:
@@ -408,6 +420,19 @@ class AdminDrill(JetStreamDrill):
                 looks.append(Event(event_count + len(looks), 0, "ok", process, "get", [name, value]))
             yield assets.check(Evidence(History([*self.history.events[:event_count], *looks])))
         yield result("C12", "a backup restores to what it told", self._changed())
+        yield advised.check(self.listener.sessions, self._advised())
+
+    def _advised(self) -> dict[str, list[HistoryOperation]]:
+        """Changes by the advisory that each of them makes, as far as that is certain."""
+        found: dict[str, list[HistoryOperation]] = {}
+        for change in self.history.operations("put", "delete"):
+            name = change.value[0]
+            owner, _, asset = name.partition("_")
+            if asset in STREAMS:
+                found.setdefault(f"STREAM.UPDATED.{name}", []).append(change)
+            elif asset in DURABLES and change.f == "delete":
+                found.setdefault(f"CONSUMER.DELETED.{owner}_0.{name}", []).append(change)
+        return found
 
     def _changed(self) -> Iterator[str]:
         for backup, held in self.restored:

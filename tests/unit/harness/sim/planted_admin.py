@@ -9,6 +9,7 @@ from tests.unit.harness.sim.planted import Patch, Planted
 
 from tnats.jetstream import account
 from tnats.jetstream.account import AccountService
+from tnats.jetstream.api.advisories import Advisory
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.backup import archive
 from tnats.jetstream.consumer.state import ConsumerState
@@ -103,12 +104,29 @@ def begins_anew(original: Method) -> Method:
     return last_taken
 
 
+def advises_of(count: int) -> Callable[[], list[Patch]]:
+    """A server that sends each advisory of a consumer's end so many times."""
+
+    def patches() -> list[Patch]:
+        original = AccountService.advise
+
+        def advise(self: AccountService, events: list[Advisory]) -> None:
+            for event in events:
+                for _ in range(count if "DELETED" in event.subject else 1):
+                    original(self, [event])
+
+        return [(AccountService, "advise", advise)]
+
+    return patches
+
+
 async def renames_alone(disk: Any, path: str) -> None:
     """Removes a directory, and does not see to it that it stays away."""
     await disk.rename(path, path + DELETED)
     await remove_tree(disk, path + DELETED)
 
 
+C18 = "C18 what is done is told to who listens"
 C19 = "C19 sources bring everything, once and in order"
 C12 = "C12 assets are as they were made, until they are deleted"
 
@@ -168,6 +186,20 @@ PLANTED_ADMIN = (
         10,
         (C19,),
         lambda: [(Intake, "_last_taken", begins_anew(Intake._last_taken))],
+    ),
+    Planted(
+        "the end of a consumer is told to nobody",
+        "jetstream_admin",
+        10,
+        (C18,),
+        advises_of(0),
+    ),
+    Planted(
+        "the end of a consumer is told twice",
+        "jetstream_admin",
+        5,
+        (C18,),
+        advises_of(2),
     ),
     Planted(
         "a deleted stream's files come back with a loss of power",
