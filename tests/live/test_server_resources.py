@@ -147,9 +147,9 @@ def test_thousands_of_clients_lose_nothing(tmp_path: Path) -> None:
     with descriptors(MANY + 200), serve(tmp_path, "http: -1") as server, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(server.port)) for _ in range(MANY)]
         for number, client in enumerate(clients):
-            client.send(b"SUB to.%d 1\r\n" % number)
+            client.send(b"SUB to.%d 1\r\nPING\r\n" % number)
         for client in clients:
-            client.flush()
+            assert client.read_line() == b"PONG\r\n"
         for turn in range(5):
             for number, client in enumerate(clients):
                 client.send(b"PUB to.%d 1\r\n%d\r\n" % ((number + 1) % MANY, turn))
@@ -167,8 +167,9 @@ def test_idle_connections_are_cheap(tmp_path: Path) -> None:
     with descriptors(IDLE + 200), serve(tmp_path, "http: -1") as server, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(server.port)) for _ in range(IDLE)]
         for number, client in enumerate(clients):
-            client.send(b"SUB to.%d 1\r\n" % number)
-            client.flush()
+            client.send(b"SUB to.%d 1\r\nPING\r\n" % number)
+        for client in clients:
+            assert client.read_line() == b"PONG\r\n"
         assert server.ask("/varz")["connections"] == IDLE
         assert server.memory_bytes() < 400 << 20
         clients[0].send(b"PUB to.%d 2\r\nhi\r\n" % (IDLE - 1))
