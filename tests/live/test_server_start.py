@@ -138,7 +138,7 @@ def test_port_in_use(tmp_path: Path) -> None:
         (["-c", "broken.conf"], "broken.conf:1"),
         (["-c", "bad.conf", "-t"], 'bad.conf:2:1: unknown field "nonsense"'),
         (["-t"], "must specify [-c, --config] option"),
-        ([*LOCAL, "--cluster", "nats://127.0.0.1:-1"], "clustering is not available"),
+        ([*LOCAL, "--cluster", "nats://127.0.0.1:-1"], "clustering: not available"),
         (["serve"], 'unrecognized command: "serve"'),
     ],
 )

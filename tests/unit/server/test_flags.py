@@ -191,6 +191,6 @@ def test_missing_feature_asked_for_by_a_flag_names_the_flag() -> None:
     """The check for features sees flags as it sees the file."""
     assert (
         str(unsupported(options("-js"), built=frozenset())[0])
-        == '-js: "jetstream": JetStream is not available in this release'
+        == '-js: "jetstream": JetStream: not available in this release'
     )
     assert unsupported(options("-sd x"), built=frozenset()) == []

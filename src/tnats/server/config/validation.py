@@ -56,8 +56,8 @@ def unsupported(options: Options, built: frozenset[Feature] = BUILT) -> list[Pro
     for account in options.accounts:
         if account.name == DEFAULT_SYSTEM_ACCOUNT and Feature.SYSTEM_ACCOUNT not in built:
             path = f"accounts.{account.name}"
-            text = f"{quote(path)}: {Feature.SYSTEM_ACCOUNT.value} is not available in this release"
-            found.append((path, Problem(text, position_of(options.given, "accounts"))))
+            problem = Problem(_missing(path, Feature.SYSTEM_ACCOUNT), position_of(options.given, "accounts"))
+            found.append((path, problem))
     closed: list[str] = []
     for path in sorted(options.given, key=lambda path: (path.count("."), path)):
         given = options.given[path]
@@ -67,10 +67,13 @@ def unsupported(options: Options, built: frozenset[Feature] = BUILT) -> list[Pro
         if feature is not None and feature not in built:
             closed.append(path)
             if given.asks:
-                text = f"{quote(path)}: {feature.value} is not available in this release"
-                found.append((path, Problem(text, given.position)))
+                found.append((path, Problem(_missing(path, feature), given.position)))
     found.sort(key=lambda item: (item[1].position is None, item[1].position and (item[1].position.line, item[0])))
     return [problem for _, problem in found]
+
+
+def _missing(path: str, feature: Feature) -> str:
+    return f"{quote(path)}: {feature.value}: not available in this release"
 
 
 # ------------------------------------------------------------------ the checks: (path of the option to blame, text)

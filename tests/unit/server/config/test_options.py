@@ -320,9 +320,9 @@ def test_missing_feature_names_option_and_position() -> None:
         "authorization { users: [{user: a, proxy_required: true}] }"
     )
     assert [str(problem) for problem in unsupported(options, built=frozenset())][:3] == [
-        'n.conf:2:1: "mqtt": MQTT is not available in this release',
-        'n.conf:3:1: "tls": TLS is not available in this release',
-        'n.conf:4:17: "authorization.users": users with passwords is not available in this release',
+        'n.conf:2:1: "mqtt": MQTT: not available in this release',
+        'n.conf:3:1: "tls": TLS: not available in this release',
+        'n.conf:4:17: "authorization.users": users with passwords: not available in this release',
     ]
 
 
@@ -353,7 +353,7 @@ def test_what_is_missing_of_accounts_is_named(inside: str, missing: str) -> None
     """Accounts with users and JetStream start; whatever else one may have is refused by its path."""
     assert unsupported(load("accounts { A { users: [{user: a}], jetstream { max_streams: 1 } } }")) == []
     (problem,) = unsupported(load(f"accounts {{ {inside} }}"))
-    assert str(problem).endswith(f"{missing} is not available in this release")
+    assert str(problem).endswith(f"{missing}: not available in this release")
 
 
 # ------------------------------------------------------------------ the table
