@@ -24,6 +24,7 @@ from tnats.limits import (
     FAST_BATCHES_PER_SERVER_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
 )
+from tnats.moments import Moments
 from tnats.records import define, frozen
 from tnats.wire.headers import set_header
 
@@ -63,7 +64,6 @@ class Staged:
 
     messages: list[Message] = attrs.field(factory=list)
     size_bytes: int = 0
-    idle_since_ns: int = 0
     refusal: ApiError | None = None
     """Why it has been given up. Kept for a publisher that asks for no answer before the commit."""
 
@@ -90,6 +90,8 @@ class AtomicBatches:
     def __init__(self, budget: BatchBudget) -> None:
         self._budget = budget
         self._open: dict[bytes, Staged] = {}
+        self._given_up: Moments[bytes] = Moments()
+        """When each is, if it stays idle until then."""
         self._live_count = 0
         """Of those, the ones that may still be committed."""
         self._staged_bytes = 0
@@ -126,13 +128,14 @@ class AtomicBatches:
                 return Outcome(self._too_large(number, commit) or errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH())
             if not self._has_room():
                 return Outcome(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT())
-            batch = self._put(batch_id, Staged())
-        batch.idle_since_ns = now_ns
+            batch = self._put(batch_id, Staged(), now_ns)
+        else:
+            self._keep(batch_id, now_ns)
         error = refusal or self._admit(batch, number, commit, headers)
         if error is not None:
             self._abandon(batch_id, _reason(error))
             if commit is None and not errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.matches(error):
-                self._put(batch_id, Staged(idle_since_ns=now_ns, refusal=error))
+                self._put(batch_id, Staged(refusal=error), now_ns)
             return Outcome(error)
         if commit == b"eob":
             subject, block, payload = batch.messages[-1]
@@ -143,7 +146,7 @@ class AtomicBatches:
                 error = errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
                 self._abandon(batch_id, "large")
                 if commit is None:
-                    self._put(batch_id, Staged(idle_since_ns=now_ns, refusal=error))
+                    self._put(batch_id, Staged(refusal=error), now_ns)
                 return Outcome(error)
             batch.messages.append(message)
             batch.size_bytes += size_bytes
@@ -180,14 +183,12 @@ class AtomicBatches:
 
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
-        idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
-        return min(idle_since_ns) + self._budget.limits.idle_ns_max if idle_since_ns else None
+        return self._given_up.next_ns()
 
     def expire(self, now_ns: int) -> None:
         """Give up idle batches."""
-        for batch_id, batch in list(self._open.items()):
-            if batch.idle_since_ns + self._budget.limits.idle_ns_max <= now_ns:
-                self._abandon(batch_id, "timeout")
+        while (batch_id := self._given_up.pop_due(now_ns)) is not None:
+            self._abandon(batch_id, "timeout")
 
     def clear(self) -> None:
         """Give up all: this server leads the stream no more, or the stream takes no batches any longer."""
@@ -203,12 +204,17 @@ class AtomicBatches:
         bound = self._budget.limits.atomic_per_stream_max
         return self._live_count < bound and len(self._open) < 2 * bound and self._budget.has_atomic_room()
 
-    def _put(self, batch_id: bytes, batch: Staged) -> Staged:
+    def _put(self, batch_id: bytes, batch: Staged, now_ns: int) -> Staged:
         self._open[batch_id] = batch
+        self._keep(batch_id, now_ns)
         if batch.refusal is None:
             self._live_count += 1
             self._budget.atomic_count += 1
         return batch
+
+    def _keep(self, batch_id: bytes, now_ns: int) -> None:
+        """A batch was heard of: it may be idle from now on."""
+        self._given_up.set(batch_id, now_ns + self._budget.limits.idle_ns_max)
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
         if self._open[batch_id].messages:
@@ -217,6 +223,7 @@ class AtomicBatches:
 
     def _close(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)
+        self._given_up.forget(batch_id)
         self._staged_bytes -= batch.size_bytes
         if batch.refusal is None:
             self._live_count -= 1

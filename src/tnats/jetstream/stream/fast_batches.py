@@ -17,6 +17,7 @@ from tnats.limits import (
     FAST_BATCH_WINDOW_MSGS,
     FAST_BATCH_WINDOW_MSGS_MAX,
 )
+from tnats.moments import Moments
 from tnats.records import define, frozen
 from tnats.subjects.tokens import to_text
 from tnats.wire.documents import encode_document
@@ -66,7 +67,6 @@ class _Open:
     next_ack: int
     last_ack: int = 0
     last_seq: int = 0
-    idle_since_ns: int = 0
 
 
 class FastBatches:
@@ -76,6 +76,8 @@ class FastBatches:
         self._stream_name = stream_name
         self._budget = budget
         self._open: dict[bytes, _Open] = {}
+        self._given_up: Moments[bytes] = Moments()
+        """When each is, if it stays idle until then."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -95,7 +97,7 @@ class FastBatches:
             answers = [] if control.operation == COMMIT else [_ack(0, window)]
         else:
             answers = []
-        batch.idle_since_ns = now_ns
+        self._given_up.set(control.batch_id, now_ns + self._budget.limits.idle_ns_max)
         expected = batch.number + 1
         received = control.number + 1 if control.operation == PING else control.number
         if received > expected or (received < expected and control.operation != PING):
@@ -142,6 +144,7 @@ class FastBatches:
     def end(self, batch_id: bytes, *, is_duplicate: bool = False) -> bytes:
         """Close a batch: its PubAck."""
         batch = self._open.pop(batch_id)
+        self._given_up.forget(batch_id)
         self._budget.fast_count -= 1
         return encode_document(
             {
@@ -155,14 +158,12 @@ class FastBatches:
 
     def next_deadline_ns(self) -> int | None:
         """When the longest idle batch is given up."""
-        idle_since_ns = [batch.idle_since_ns for batch in self._open.values()]
-        return min(idle_since_ns) + self._budget.limits.idle_ns_max if idle_since_ns else None
+        return self._given_up.next_ns()
 
     def expire(self, now_ns: int) -> None:
         """Give up idle batches (their messages are stored; the publisher finds out by its next message)."""
-        for batch_id, batch in list(self._open.items()):
-            if batch.idle_since_ns + self._budget.limits.idle_ns_max <= now_ns:
-                self.end(batch_id)
+        while (batch_id := self._given_up.pop_due(now_ns)) is not None:
+            self.end(batch_id)
 
     def clear(self) -> None:
         """Give up all."""
