@@ -134,7 +134,11 @@ class AccountService:
             stream = self.streams.get(name)
             return stream.config if stream is not None and name != without else None
 
-        return rules.Surroundings(False, self.host.options.duplicate_window_ns_max, overlaps, find_stream)
+        return rules.Surroundings(
+            duplicate_window_ns_max=self.host.options.duplicate_window_ns_max,
+            overlaps=overlaps,
+            find_stream=find_stream,
+        )
 
     def _check_quotas(self, config: StreamConfig, without: str = "") -> ApiError | None:
         others = [stream.config for name, stream in self.streams.items() if name != without]

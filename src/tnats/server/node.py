@@ -300,7 +300,7 @@ class Node:
             changes = differences(self.options, new)
             problems = reload_problems(changes)
             if self.jetstream is not None:
-                from tnats.server.jetstream import accounts_without, reload_jetstream
+                from tnats.server.jetstream import accounts_without
 
                 problems += accounts_without(self, new)
             if problems:
@@ -315,6 +315,8 @@ class Node:
         old, self.options = self.options, new
         self._open_accounts(new)
         if self.jetstream is not None:
+            from tnats.server.jetstream import reload_jetstream
+
             reload_jetstream(self, new)
         self._configure_tracing()
         for change in changes:

@@ -30,7 +30,6 @@ class ClosedReason(enum.Enum):
     MAX_CONTROL_LINE_EXCEEDED = "Maximum Control Line Exceeded"
     SERVER_SHUTDOWN = "Server Shutdown"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
-    KICKED = "Kicked"
     PROXY_REQUIRED = "Proxy Required"
     UNKNOWN = "Unknown State"
 

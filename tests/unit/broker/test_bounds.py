@@ -115,7 +115,7 @@ def test_a_client_with_many_subscriptions_leaves_in_steps() -> None:
         await _say(leaver, b"".join(b"SUB many.%d %d\r\n" % (n, n) for n in range(count)))
         sublist = stage.broker.account().sublist
         assert len(sublist) == count + 1
-        stage.broker.connections[2].close(ClosedReason.KICKED)
+        stage.broker.connections[2].close(ClosedReason.SERVER_SHUTDOWN)
         assert len(sublist) == count + 1 - UNSUBSCRIBES_PER_STEP_MAX
         asking = bytearray(b"PUB many.%d reply 0\r\n\r\n" % (count - 1))
         stage.broker.connections[1].inbound.feed(asking, len(asking))

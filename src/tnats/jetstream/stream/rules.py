@@ -54,7 +54,7 @@ def _no_stream(name: str) -> StreamConfig | None:
     return None
 
 
-@frozen
+@frozen(kw_only=True)
 class Surroundings:
     """What the rules must know of the server and of the account's other streams."""
 

@@ -35,16 +35,7 @@ from tnats.jetstream.store import IndexedStore, content
 from tnats.jetstream.stream import snapshot
 from tnats.jetstream.stream.backlog import Backlog
 from tnats.jetstream.stream.config import Compression, Retention, StreamConfig
-from tnats.jetstream.stream.entries import (
-    Append,
-    Configure,
-    Entry,
-    Expire,
-    Purge,
-    Remove,
-    Reply,
-    encode,
-)
+from tnats.jetstream.stream.entries import Append, Configure, Entry, Expire, Purge, Remove, Reply, encode
 from tnats.jetstream.stream.ingest import Ingest
 from tnats.jetstream.stream.intakes import Intakes
 from tnats.jetstream.stream.interest import InterestTable
@@ -54,10 +45,7 @@ from tnats.jetstream.stream.note import Note
 from tnats.jetstream.stream.ports import Inbound
 from tnats.jetstream.stream.republish import Republisher
 from tnats.jetstream.stream.schedules import Due
-from tnats.limits import (
-    REPUBLISHINGS_MAX,
-    SECOND_NS,
-)
+from tnats.limits import REPUBLISHINGS_MAX, SECOND_NS
 from tnats.records import define
 from tnats.runtime.api import DiskError
 from tnats.storage.errors import LogRemoved, StorageError, StoreFull
