@@ -22,7 +22,7 @@ from tnats.storage import hot, record, segment
 from tnats.storage.index import MessageIndex
 from tnats.storage.index_columns import REMOVED
 from tnats.storage.packing import Packer, dictionary_of
-from tnats.storage.ranges import merged
+from tnats.storage.ranges import merged, without
 from tnats.storage.record import Finding
 from tnats.storage.segment import DATA_START, SegmentHeader
 from tnats.storage.stream_segment import Segment
@@ -71,6 +71,7 @@ class Rewrite:
         await segment.give_name(self.disk, self.holder.path)
         self._take_over(header, cipher, DATA_START + len(body))
         await self.disk.sync_dir(self.holder.path.rpartition("/")[0])
+        self.holder.is_new = False
         return []
 
     async def _read(self) -> list[Item] | Finding:
@@ -109,6 +110,9 @@ class Rewrite:
         if sum(self.index.place(each[2]) == base | offset for each, offset in items if offset) < holder.live:
             damage = scan.holes[0] if scan.holes else (scan.end, max(len(data), holder.end))
             return Finding("damaged", holder.path, *damage)
+        if scan.holes:  # what cannot be read may have told of removals
+            known = self.index.absent(holder.lowest, holder.highest, REMOVED)
+            gaps += without(known, merged(self.pending))
         for first, last in merged(gaps):
             if last >= self.start:
                 first = max(first, self.start)
@@ -172,7 +176,7 @@ class Rewrite:
                 holder.erasures.append((new, sequence))
         holder.close()
         holder.seed, holder.cipher, holder.end = header.seed, cipher, end
-        holder.is_stale, holder.is_packed = False, header.is_packed
+        holder.is_new, holder.is_stale, holder.is_packed = True, False, header.is_packed
         holder.dictionaries, holder.sampled = self._dictionaries, self._sampled
         holder.unpacked_bytes = self._unpacked_bytes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -9,7 +10,9 @@ from tests.properties.storage_bench import run
 from tests.properties.test_storage_store import LAZY, content, open_and_replay, propose, store_on
 
 from tnats.runtime.sim.disk import SimDrive
+from tnats.runtime.sim.disk_faults import DiskFault, Fail
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
+from tnats.storage.hot import HEADER_SIZE
 from tnats.storage.index_columns import REMOVED
 from tnats.storage.message_log import Message
 from tnats.storage.store import OpenStream, Store
@@ -210,5 +213,53 @@ def test_removals_between_checkpoints_are_noted_in_few_words(monkeypatch: pytest
         image = drive.image.clone()
         image.crash(CrashPolicy.STRICT, random.Random(1))
         assert sorted(await after(image)) == list(range(200, 400, 2))
+
+    run(test)
+
+
+def test_what_damage_took_that_told_of_removals_is_told_again_by_a_segment_that_is_written_anew() -> None:
+    """All messages of a segment can be read, but not what stood between them and told that others are removed. The
+    server knows it: after it has written the segment anew, so does every start.
+    """
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5), cold=1.0)
+        async with store_on(drive) as store:
+            stream = await with_removals(store)
+            await stream.checkpoint()
+            current = stream.log.files.current
+            assert current is not None
+            end = current.end  # the last that was written is what tells of removals
+            while stream.log.files.current is current:
+                await propose(stream, b"%d %b" % (stream.log.index.last + 1, bytes(100)))
+            await stream.checkpoint()
+            drive.image.overwrite(current.path, b"\xff" * HEADER_SIZE, end - HEADER_SIZE)
+            await write_anew(stream)
+            there = await content(stream)
+        assert await after(drive.image) == there
+
+    run(test)
+
+
+def test_the_name_of_a_segment_that_was_written_anew_is_durable_with_the_next_checkpoint() -> None:
+    """The sync of its directory finds no descriptor. What is erased behind that is after any loss of power."""
+
+    async def test() -> None:
+        drive = SimDrive(random.Random(5))
+        async with store_on(drive, clean=False) as store:
+            stream = await open_and_replay(store, "s")
+            for sequence in range(1, 20):
+                await propose(stream, b"%d %b" % (sequence, SECRET if sequence == 2 else bytes(100)))
+            await stream.checkpoint()
+            fault = DiskFault(("sync_dir",), Fail(errno.EMFILE), times=1)
+            drive.faults.append(fault)
+            stream.log.files.segments[1].is_stale = True
+            await stream.log.rewrite()
+            assert fault.fired
+            await propose(stream, b"-2")
+            await stream.checkpoint()
+            assert not is_there(drive.image)
+        drive.power_loss(CrashPolicy.STRICT)
+        assert not is_there(drive.image)
 
     run(test)
