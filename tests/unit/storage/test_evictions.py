@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
+import pytest
 from tests.properties.storage_bench import StepClock, run
-from tests.properties.test_storage_store import LARGER, content, store_on
+from tests.properties.test_storage_store import LARGER, OPTIONS, content, store_on
 from tests.unit.storage.test_check import sequences_of
 
 from tnats.runtime.sim.disk import SimDisk, SimDrive
 from tnats.runtime.sim.disk_image import CrashPolicy, DiskImage
 from tnats.storage.check import check_store
+from tnats.storage.errors import StoreFull
 from tnats.storage.message_log import Message
 from tnats.storage.store import OpenStream, Store
+from tnats.storage.stream_checkpoint import NOTE
 
 MESSAGES_MAX = 10
 SMALL, LARGE = bytes(100), bytes(900)
@@ -39,7 +43,9 @@ async def propose(stream: OpenStream, body: bytes) -> None:
 
 
 async def opened(store: Store) -> OpenStream:
-    stream = await store.open_stream("s")
+    note = store.journal.group("s").note if store.journal.knows("s") else b""
+    last = NOTE.unpack(note)[1] if note else 0
+    stream = await store.open_stream("s", last_sequence=last)  # what the files have behind it is not there yet
     for entry in await stream.commit.replay():
         assert entry.body is not None
         await apply(stream, entry.index, bytes(entry.body))
@@ -115,5 +121,84 @@ def test_what_a_limit_pushed_out_is_not_back_when_a_full_disk_has_no_room_for_a_
             drive.observer = None
             moments.append(drive.image.clone())
         await expect_all(moments)
+
+    run(test)
+
+
+async def live(drive: SimDrive, rng: random.Random, possible: list[list[int]]) -> tuple[DiskImage, list[list[int]]]:
+    """One run of a store, which has one of the possible contents; the disk at some operation, and what is possible
+    there.
+    """
+    ends_at, count = rng.choice((rng.randrange(1, 40), rng.randrange(1, 500))), 0
+    end: list[tuple[DiskImage, list[list[int]]]] = []
+    now = [*possible]
+
+    def observe(kind: str, path: str) -> None:
+        nonlocal count
+        count += kind != "read"
+        if count == ends_at:
+            end.append((drive.image.clone(), [*now]))
+
+    drive.observer = observe
+    journal = rng.choice((OPTIONS.journal, LARGER))
+    async with store_on(drive, clean=False, seed=rng.randrange(1000), journal=journal) as store:
+        stream = await opened(store)
+        found = sorted(await content(stream))
+        assert found in possible, (found, possible)
+        assert store.health() == []
+        now[:] = [found]
+        await store.settle()
+        if rng.random() < 0.4:
+            drive.capacity_bytes = drive.image.used_bytes + rng.choice((0, 100, 3000, 20_000))
+        for _ in range(rng.randrange(5, 80)):
+            with suppress(StoreFull):
+                await change(store, stream, rng, now)
+            if end:
+                break
+    drive.observer = None
+    return end[0] if end else (drive.image, now)
+
+
+async def change(store: Store, stream: OpenStream, rng: random.Random, now: list[list[int]]) -> None:
+    """Publish, remove, make a checkpoint. Raises StoreFull."""
+    choice, there = rng.random(), now[-1]
+    if choice < 0.12:
+        await stream.checkpoint()
+    elif choice < 0.16:
+        await store.shorten()
+    elif choice < 0.65 or not there:
+        sequence = stream.log.index.last + 1
+        now.append([*there, sequence][-MESSAGES_MAX:])
+        try:
+            await propose(stream, b"%d %b" % (sequence, rng.choice((SMALL, SMALL, LARGE))))
+        except StoreFull:
+            now.pop()
+            raise
+    else:
+        victim = rng.choice(there)
+        now.append([each for each in there if each != victim])
+        try:
+            await propose(stream, b"-%d" % victim)
+        except StoreFull:
+            now.pop()
+            raise
+    now[:] = now[-1:]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 60))])
+def test_what_a_limit_pushed_out_stays_away_over_many_lives(seed: int) -> None:
+    """Each life goes on with what is left of the one before at some operation of its disk, with loss of power or
+    without, and some have a full disk: what was acknowledged is there, and nothing else.
+    """
+
+    async def test() -> None:
+        rng = random.Random(seed)
+        image, possible = DiskImage(), [list[int]()]
+        for _ in range(12):
+            drive = SimDrive(random.Random(rng.random()))
+            drive.image = image
+            image, possible = await live(drive, rng, possible)
+            if rng.random() < 0.6:
+                image.crash(rng.choice(list(CrashPolicy)), rng)
 
     run(test)
