@@ -93,7 +93,7 @@ def uses_numbers_again(self: Catalogue) -> int:
     return number
 
 
-async def leaves_files(self: Store, name: str) -> None:
+async def leaves_logs(self: Store, name: str) -> None:
     """Of a stream that is deleted."""
 
 
@@ -353,7 +353,7 @@ PLANTED_JETSTREAM = (
         "jetstream_lifecycle",
         5,
         ("C12 a new life has nothing of the old",),
-        lambda: [(Catalogue, "next_number", uses_numbers_again), (Store, "delete_stream", leaves_files)],
+        lambda: [(Catalogue, "next_number", uses_numbers_again), (Store, "drop_group", leaves_logs)],
     ),
     Planted(
         "batches do not compare",
