@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import orjson
 import pytest
 from tests.unit.jetstream.desk import Desk, tell
@@ -10,7 +12,7 @@ from tests.unit.jetstream.stores import SECOND, T0, ListStore, publish
 from tnats.jetstream.api.errors import ApiError
 from tnats.jetstream.api.fields import to_object
 from tnats.jetstream.api.messages import JSApiMsgDeleteRequest, JSApiStreamPurgeRequest
-from tnats.jetstream.stream import counters, entries, rules
+from tnats.jetstream.stream import counters, entries, rules, snapshot
 from tnats.jetstream.stream.config import Retention, StreamConfig
 from tnats.jetstream.stream.entries import Append, Configure, Expire, Purge, Remove
 from tnats.wire.headers import get_header
@@ -180,6 +182,18 @@ def test_an_id_outlives_its_message() -> None:
     assert "duplicate" in desk.say(publish("a.x", Nats_Msg_Id="a"))[0]
     desk.sleep(120)
     assert desk.say(publish("a.x", Nats_Msg_Id="a")) == ["2"]
+
+
+def test_ids_of_a_snapshot() -> None:
+    """They are as they were, whatever is in them; also those of the first format, which had them as base64 text."""
+    desk = Desk()
+    for number, msg_id in enumerate((b"a", b"\xff" * 300, b"", b"z" * 40)):
+        desk.machine.duplicates.add(msg_id, number + 1, T0 + number)
+    ids = desk.machine.duplicates.items()
+    state = snapshot.decode(snapshot.save(desk.machine))
+    assert state["ids"] == ids
+    old = {**state, "ids": [[base64.b64encode(msg_id).decode(), seq, ts_ns] for msg_id, seq, ts_ns in ids]}
+    assert snapshot.decode(b"\1" + orjson.dumps(old)) == state
 
 
 # ------------------------------------------------------------------ TTL and markers

@@ -1,14 +1,19 @@
 """What a stream's machine keeps beside its store, as bytes: for checkpoints and for replicas that catch up.
 
-Layout: one version byte, then JSON (arrays of numbers and base64 text; this is written once per checkpoint, not
-per message). The store's messages and the configuration are saved elsewhere; schedules are saved with their next
-firing, their patterns come from their messages.
+Layout (little endian): one version byte; the size of the JSON and the number of message ids (4 bytes each); JSON, of
+arrays of numbers and base64 text, since this is written once per checkpoint, not per message; then the message ids, of
+which there may be a million: their sizes (4 bytes each), sequences and times (8 bytes each), and the ids. The store's
+messages and the configuration are saved elsewhere; schedules are saved with their next firing, their patterns come from
+their messages. Version 1, which is read too, was JSON alone behind the version byte, with the ids in it.
 """
 
 from __future__ import annotations
 
 import base64
+import struct
+from array import array
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import orjson
@@ -18,7 +23,10 @@ from tnats.jetstream.stream.entries import Message
 from tnats.jetstream.stream.headers import nats_headers
 from tnats.jetstream.stream.machine import StreamMachine
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_HEAD = struct.Struct("<BII")
+_ID_BYTES = 20
+"""What a message id takes beside itself."""
 
 
 def save(machine: StreamMachine) -> bytes:
@@ -27,7 +35,6 @@ def save(machine: StreamMachine) -> bytes:
     state = {
         "last_seq": machine.store.last_seq,
         "was_purged": machine.was_purged,
-        "ids": [[_text(msg_id), seq, ts_ns] for msg_id, seq, ts_ns in machine.duplicates.items()],
         "last_id": [_text(machine.duplicates.last[0]), machine.duplicates.last[1]],
         "deadlines": [[seq, str(deadline_ns)] for seq, deadline_ns in deadlines],
         "never": never,
@@ -35,14 +42,31 @@ def save(machine: StreamMachine) -> bytes:
         "sourced": [[_text(origin), seq, _text(identity)] for origin, (seq, identity) in machine.sourced.items()],
         "schedules": [[_text(subject), seq, next_ns] for subject, seq, next_ns in machine.schedules.snapshot()],
     }
-    return bytes([FORMAT_VERSION]) + orjson.dumps(state)
+    text, ids = orjson.dumps(state), machine.duplicates.items()
+    parts = [_HEAD.pack(FORMAT_VERSION, len(text), len(ids)), text]
+    parts.append(array("I", [len(msg_id) for msg_id, _, _ in ids]).tobytes())
+    parts.append(array("Q", [seq for _, seq, _ in ids]).tobytes())
+    parts.append(array("Q", [ts_ns for _, _, ts_ns in ids]).tobytes())
+    return b"".join([*parts, *(msg_id for msg_id, _, _ in ids)])
 
 
 def decode(data: bytes) -> dict[str, Any]:
     """What `save` gave, to be loaded."""
+    state: dict[str, Any]
+    if data[0] == 1:
+        state = orjson.loads(data[1:])
+        state["ids"] = [(_bytes(msg_id), seq, ts_ns) for msg_id, seq, ts_ns in state["ids"]]
+        return state
     if data[0] != FORMAT_VERSION:
-        raise InvariantBroken(f"stream snapshot of format {data[0]}; this release reads format {FORMAT_VERSION}")
-    state: dict[str, Any] = orjson.loads(data[1:])
+        raise InvariantBroken(f"stream snapshot of format {data[0]}; this release reads formats 1 to {FORMAT_VERSION}")
+    _, size, count = _HEAD.unpack_from(data)
+    at = _HEAD.size + size
+    state = orjson.loads(data[_HEAD.size : at])
+    sizes = array("I", data[at : at + 4 * count])
+    numbers = array("Q", data[at + 4 * count : at + _ID_BYTES * count])
+    ends = list(accumulate(sizes, initial=at + _ID_BYTES * count))
+    ids = [data[start:end] for start, end in pairwise(ends)]
+    state["ids"] = list(zip(ids, numbers[:count], numbers[count:], strict=True))
     return state
 
 
@@ -59,7 +83,7 @@ def load(machine: StreamMachine, state: dict[str, Any], read: Callable[[int], tu
     """
     machine.was_purged = state.get("was_purged", False)
     for msg_id, seq, ts_ns in state["ids"]:
-        machine.duplicates.add(_bytes(msg_id), seq, ts_ns)
+        machine.duplicates.add(msg_id, seq, ts_ns)
     for origin, seq, *identity in state.get("sourced", []):
         machine.sourced[_bytes(origin)] = (seq, _bytes(*identity))
     last_id, last_id_seq = state["last_id"]
