@@ -47,6 +47,9 @@ SUBJECT_BYTES_CACHED_MAX = 256
 MATCHED_SUBJECTS_MAX = 100_000
 """Subjects of which a matcher remembers whether its patterns match: 50 bytes each, since an index has the names."""
 
+EXPRESSION_PATTERNS_MAX = 32
+"""Patterns that a matcher makes a regular expression of, which tries one after the other: more are faster as a tree."""
+
 # ------------------------------------------------------------------ auth
 
 REPLY_GRANTS_MAX = 4096

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from tnats import limits
 from tnats.storage.index_columns import PLACE_MIN
@@ -207,7 +207,8 @@ class IndexedStore:
             if not live:
                 break
             subjects = self.index.subjects_at(live)
-            wanted = {subject for subject in dict.fromkeys(subjects) if matches(subject)}
+            different = list(dict.fromkeys(subjects))
+            wanted = set(compress(different, matches.verdicts(different)))
             found += [seq for seq, subject in zip(live, subjects, strict=True) if subject in wanted]
             seq = live.stop
             look = min(2 * look, SHORT_RANGE)
@@ -221,7 +222,7 @@ class IndexedStore:
         count = 0
         while run := index.live_run(from_seq, to_seq + 1 - from_seq):
             run = run[: max(to_seq + 1 - run.start, 0)]
-            count += len(run) if matches is None else sum(map(matches, index.subjects_at(run)))
+            count += len(run) if matches is None else sum(map(bool, matches.verdicts(index.subjects_at(run))))
             from_seq = run.stop
         return count
 

@@ -9,7 +9,8 @@ message was put between others, links lead past it until `relink`, and the colum
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from itertools import compress
 from typing import Protocol
 
 from tnats.records import define
@@ -24,6 +25,10 @@ FEW_BEGINNINGS_MAX = 16
 """So many messages at the most, of subjects with so many beginnings, are found by their subjects' links."""
 
 
+FEW_OF_ALL = 4
+"""More than one subject of so many are not put in order to find those that are wanted: a look at all is as fast."""
+
+
 class SubjectPattern(Protocol):
     """Whether a subject is wanted, and what those that are begin with (`b""` is the beginning of any)."""
 
@@ -31,6 +36,9 @@ class SubjectPattern(Protocol):
     def beginnings(self) -> Collection[bytes]: ...
 
     def __call__(self, subject: bytes) -> bool: ...
+
+    def verdicts(self, subjects: Iterable[bytes]) -> Iterator[object]:
+        """For each of many subjects, something true if it is wanted."""
 
 
 SubjectFilter = bytes | SubjectPattern | None
@@ -272,9 +280,9 @@ class SubjectBooks:
         if isinstance(wanted, bytes):
             identity = self._ids.get(wanted)
             return set() if identity is None else {identity}
-        found = self._few_identities(wanted, len(self._ids))
+        found = self._few_identities(wanted, len(self._ids) // FEW_OF_ALL)
         if found is None:
-            found = {identity for name, identity in self._ids.items() if wanted(name)}
+            found = set(compress(self._ids.values(), wanted.verdicts(self._ids)))
         return found
 
     def _few_identities(self, wanted: SubjectPattern, count_max: int) -> set[int] | None:
@@ -327,17 +335,17 @@ class SubjectBooks:
     def lasts(self, wanted: SubjectFilter, bound: int) -> list[int]:
         """The last message up to `bound` of each wanted subject, ascending."""
         identities = self._identities(wanted) if wanted is not None else self._ids.values()
-        return sorted(found for identity in identities if (found := self._last_up_to(identity, bound)))
+        lasts = list(map(self._lasts.__getitem__, identities))
+        if max(lasts, default=0) > bound:
+            lasts = [self._last_up_to(identity, bound) for identity in identities]
+        return sorted(filter(None, lasts))
 
     def count(self, wanted: bytes | SubjectPattern, sequence: int) -> int:
         """How many messages from `sequence` on have a wanted subject."""
-        total = 0
-        scattered = set()
-        for identity in self._identities(wanted):
-            if self._firsts[identity] >= sequence:
-                total += self._counts[identity]
-            elif self._lasts[identity] >= sequence:
-                scattered.add(identity)
+        identities, firsts, lasts = self._identities(wanted), self._firsts, self._lasts
+        older = {identity for identity in identities if firsts[identity] < sequence}
+        total = sum(map(self._counts.__getitem__, identities - older if older else identities))
+        scattered = {identity for identity in older if lasts[identity] >= sequence}
         if scattered:
             for number in self._columns.numbers_from(sequence >> CHUNK_BITS):
                 subjects = self._columns.chunks[number].subjects

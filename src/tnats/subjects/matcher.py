@@ -1,15 +1,18 @@
-"""Whether one of some patterns matches a subject: fast for many patterns, and for subjects that come again.
+"""Whether one of some patterns matches a subject: fast for many patterns, for many subjects, and for those that come
+again.
 
-The patterns are one tree by tokens, so that many cost no more than one, and verdicts are remembered. (`sublist` finds
-which subscriptions match, and lets them come and go.)
+The patterns are one tree by tokens, so that many cost no more than one, and verdicts are remembered. Where a million
+subjects are asked about at once, a few patterns are one regular expression, which takes a tenth of the time. (`sublist`
+finds which subscriptions match, and lets them come and go.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 
-from tnats.limits import MATCHED_SUBJECTS_MAX
+from tnats.limits import EXPRESSION_PATTERNS_MAX, MATCHED_SUBJECTS_MAX
 from tnats.subjects.tokens import STAR, TAIL
 
 _Tokens = dict[bytes, "_Tokens"]
@@ -22,10 +25,12 @@ class Matcher:
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         self._root: _Tokens = {}
+        self._patterns = tuple(patterns)
         self._known: dict[bytes, bool] = {}
+        self._look: Callable[[bytes], object] | None = None
         self.beginnings: dict[bytes, None] = {}
         """What matching subjects begin with; `b""` is the beginning of any."""
-        for pattern in patterns:
+        for pattern in self._patterns:
             node = self._root
             for token in pattern.split(b"."):
                 node = node.setdefault(token, {})
@@ -39,6 +44,19 @@ class Matcher:
                 self._known.clear()
             found = self._known[subject] = _matches(self._root, subject.split(b"."))
         return found
+
+    def verdicts(self, subjects: Iterable[bytes]) -> Iterator[object]:
+        """For each of many subjects, something true if it matches; nothing of it is remembered."""
+        if self._look is None:
+            self._look = self
+            if len(self._patterns) <= EXPRESSION_PATTERNS_MAX:
+                self._look = re.compile(b"|".join(map(_expression, self._patterns)), re.DOTALL).fullmatch
+        return map(self._look, subjects)
+
+
+def _expression(pattern: bytes) -> bytes:
+    *tokens, last = [b"[^.]*" if token == STAR else re.escape(token) for token in pattern.split(b".")]
+    return rb"\.".join([*tokens, b".*" if last == TAIL else last])
 
 
 def _beginning(pattern: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 
@@ -16,3 +16,6 @@ class Such:
 
     def __call__(self, subject: bytes) -> bool:
         return self.is_wanted(subject)
+
+    def verdicts(self, subjects: Iterable[bytes]) -> Iterator[bool]:
+        return map(self.is_wanted, subjects)

@@ -43,8 +43,7 @@ class Ahead:
         self._count = 0
         if self._listed is not None:
             from_seq = self._state.per_subject_until + 1
-            left = self._listed[self._listed_at :]
-            self._count = sum(1 for seq in left if self._index.subject_of(seq) is not None)
+            self._count = len(self._listed) - self._listed_at
         # A start that lies ahead counts nothing of what comes before it.
         self._counted_to_seq = max(self._index.last_seq, from_seq - 1)
         self._count += self._index.count_matching(self._filters, from_seq, self._counted_to_seq)
@@ -99,6 +98,10 @@ class Ahead:
         """All below `begin_seq` that the filters match are gone. `is_counted`: each was told of as `removed`."""
         self._scan_seq = max(self._scan_seq, begin_seq)
         if not is_counted:
+            if self._listed is not None:
+                left = self._listed[self._listed_at :]
+                self._listed = [seq for seq in left if self._index.subject_of(seq) is not None]
+                self._listed_at = 0
             self._recount()
 
     def includes(self, seq: int) -> bool:
