@@ -9,6 +9,7 @@ import pytest
 from tests.unit.jetstream.service_world import Stage, call, message_count, play
 
 from tnats.client import Client, ClientError, connect
+from tnats.jetstream.stream import interest
 from tnats.jetstream.stream.ports import StreamStore
 from tnats.jetstream.stream.service import StreamService
 
@@ -82,6 +83,34 @@ def test_what_is_acknowledged_late_leaves(retention: str) -> None:
             return found
 
     assert play(1, scene).unwrap() == [5, 4, 4, 4, 3, 2, 2]
+
+
+def test_what_nobody_needs_goes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece is gone before the next one is looked for: however much goes at once, others are served in between."""
+
+    async def scene(stage: Stage) -> list[int]:
+        async with connect("nats://server", runtime=stage.runtime) as client:
+            await call(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "retention": "interest"})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            await call(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+            for _ in range(COUNT):
+                await client.request("s", b"", timeout_s=2)
+            assert stage.node.jetstream is not None
+            stream = stage.node.jetstream.accounts["$G"].streams["S"]
+            left: list[int] = []
+            swept = stream.interest.sweep
+
+            def sweep(store: StreamStore, from_seq: int) -> tuple[list[int], int]:
+                left.append(store.messages)
+                return swept(store, from_seq)
+
+            monkeypatch.setattr(stream.interest, "sweep", sweep)
+            monkeypatch.setattr(interest, "SWEEP_MSGS", 2)
+            await call(client, "CONSUMER.DELETE.S.C")
+            await stage.sleep(1)
+            return left
+
+    assert play(1, scene).unwrap() == [5, 3, 1]
 
 
 def test_sweeps_that_are_asked_for_at_once_are_two(monkeypatch: pytest.MonkeyPatch) -> None:

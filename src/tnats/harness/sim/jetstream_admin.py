@@ -53,7 +53,7 @@ STREAMS = ("0", "1")
 DURABLES = ("d0", "d1")
 EPHEMERAL = "e"
 RESTORED = "restored"
-"""What a stream is called that is made out of a backup."""
+"""In the name of a stream that is made out of a backup."""
 ENDS_AFTER_NS = 2 * SECOND_NS
 MESSAGES_MAX = (0, 4, 10, 30)
 ASKED: dict[type, tuple[str, ...]] = {
@@ -93,8 +93,11 @@ class Administrator(Publisher):
     """See the module."""
 
     drill: AdminDrill
-    _backup: Backup | None = None
-    """The latest whole one, from which a stream may have been made."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._backups: dict[str, Backup] = {}
+        """By the stream that was made of it, or may yet be."""
 
     def _asset(self, operation: Operation) -> str:
         return f"{operation.word('of', self.name)}_{operation.word('asset')}"
@@ -156,8 +159,8 @@ class Administrator(Publisher):
 
         return (await self.attempt(js, "put", [name, value], change)).is_ok
 
-    async def _look(self, js: JetStream, name: str, stream: str = "") -> bool:
-        """What is there by that name; a consumer of another stream than its owner's first, if one is given."""
+    async def _look(self, js: JetStream, name: str) -> bool:
+        """What is there by that name."""
         owner, _, asset = name.partition("_")
 
         async def look(ending: Ending) -> None:
@@ -165,7 +168,7 @@ class Administrator(Publisher):
                 if asset in STREAMS:
                     ending.value = [name, self.drill.told((await js.stream(name).info()).config)]
                     return
-                info = await js.stream(stream or f"{owner}_0").consumer(name).info()
+                info = await js.stream(f"{owner}_0").consumer(name).info()
                 ending.value = [name, self.drill.told(info.config)]
                 ending.extra = {"delivered": info.delivered.consumer_seq}
             except NotFound:
@@ -217,21 +220,20 @@ class Administrator(Publisher):
 
     async def _back_up(self, js: JetStream) -> bool:
         """Whether a backup was taken, restored, and looked at."""
-        name = f"{self.name}_{RESTORED}"
-        if not await self._clear(js, name):
-            return False
+        for name in list(self._backups):
+            await self._clear(js, name)
+        name = f"{self.name}_{RESTORED}_{len(self.drill.history.events)}"
         event_count = len(self.drill.history.events)
 
         async def take(ending: Ending) -> None:
             async with js.stream(self._stream).snapshot(chunk_bytes=1024) as snapshot:
                 chunks = [chunk async for chunk in snapshot]
-            config = attrs.evolve(snapshot.config, name=name, subjects=[f"restored.{self.name}"])
-            self._backup = Backup(config, chunks, snapshot.state, event_count)
+            config = attrs.evolve(snapshot.config, name=name, subjects=[name])
+            self._backups[name] = Backup(config, chunks, snapshot.state, event_count)
 
         if not (await self.attempt(js, "backup", self._stream, take)).is_ok:
             return False
-        backup = self._backup
-        assert backup is not None
+        backup = self._backups[name]
 
         async def restore(ending: Ending) -> None:
             await js.restore_stream(backup.config, backup.told, Chunks(backup))
@@ -241,29 +243,29 @@ class Administrator(Publisher):
         return restored.is_ok and await self._clear(js, name)
 
     async def _clear(self, js: JetStream, name: str) -> bool:
-        """Judge and delete what was made of the latest backup, or may have been; whether it is gone."""
+        """Judge and delete what was made of a backup, or may have been."""
+        backup = self._backups[name]
 
         async def clear(ending: Ending) -> None:
             try:
                 held = await read_stream(js, name, f"{name} from a backup")
             except StreamNotFound:
                 return
-            assert self._backup is not None
-            self.drill.restored.append((self._backup, held))
+            self.drill.restored.append((backup, held))
             for durable in DURABLES:
-                await self._look_within(js, f"{self.name}_{durable}", name, ending)
+                await self._look_within(js, f"{self.name}_{durable}", name, backup)
             await js.stream(name).delete()
+            del self._backups[name]
 
         return (await self.attempt(js, "clear", name, clear)).is_ok
 
-    async def _look_within(self, js: JetStream, name: str, stream: str, ending: Ending) -> None:
+    async def _look_within(self, js: JetStream, name: str, stream: str, backup: Backup) -> None:
         """A consumer as a backup has brought it."""
         try:
             found = self.drill.told((await js.stream(stream).consumer(name).info()).config)
         except NotFound:
             found = None
-        assert self._backup is not None
-        self.drill.standings.append((self._backup.event_count, {name: found}, f"{stream} from a backup"))
+        self.drill.standings.append((backup.event_count, {name: found}, f"{stream} from a backup"))
 
 
 class AdminDrill(JetStreamDrill):

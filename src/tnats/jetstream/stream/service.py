@@ -20,6 +20,7 @@ store; publishers are told, reads go on, the health check fails.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -441,7 +442,9 @@ class StreamService:
                 while seq and self.trouble is None:
                     gone, seq = self.interest.sweep(self.store, seq)
                     if gone:
-                        self.propose(Remove(tuple(gone)))
+                        # Waited for: all pieces in one batch of the journal would be applied in one go.
+                        with contextlib.suppress(StorageError):
+                            await self.commit(Remove(tuple(gone)))
                     await trio.lowlevel.checkpoint()
         finally:
             self._is_sweeping = False
