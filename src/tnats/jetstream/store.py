@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress
 
 from tnats import limits
+from tnats.storage.errors import DataDamaged
 from tnats.storage.index_columns import PLACE_MIN
 from tnats.storage.index_subjects import SubjectFilter
 from tnats.storage.message_log import Content, Message, MessageLog, Stored
@@ -151,6 +152,14 @@ class IndexedStore:
         if len(seqs) == 1:
             return (self.index.size(seqs[0]) - cost,)
         return [size - cost for size in self.index.sizes_of(seqs)]
+
+    def headers_size_of(self, seq: int) -> int | None:
+        """Bytes of the message's header block, None if it would have to be read first or cannot be."""
+        try:
+            message = self.load_nowait(seq)
+        except (KeyError, DataDamaged):
+            return None
+        return None if message is None else len(message.headers)
 
     # ------------------------------------------------------------------ search
 

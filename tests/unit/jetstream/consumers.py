@@ -27,6 +27,7 @@ class ListIndex(ListStore):
     """`StreamIndex` over the list store, giving runs of up to `run_max` messages."""
 
     run_max = 1000
+    is_at_hand = True
 
     def wants(self, filters: tuple[bytes, ...], subject: bytes) -> bool:
         return not filters or any(subject_matches(pattern, subject) for pattern in filters)
@@ -53,6 +54,9 @@ class ListIndex(ListStore):
 
     def seq_at_time(self, ts_ns: int) -> int:
         return min((seq for seq, one in self.held.items() if one.ts_ns >= ts_ns), default=self.last_seq + 1)
+
+    def headers_size_of(self, seq: int) -> int | None:
+        return len(self.held[seq].headers) if self.is_at_hand else None
 
     def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
         held = [self.held[seq] for seq in seqs]

@@ -386,6 +386,28 @@ def test_a_reset_begins_again() -> None:
         assert refused.description == f"invalid reset: {error}"
 
 
+@pytest.mark.parametrize(
+    ("headers", "is_at_hand", "size"),
+    [
+        (b"", True, len("s.a") + len(b"NATS/1.0\r\nNats-Msg-Size: 100000\r\n\r\n")),
+        (b"NATS/1.0\r\nK: v\r\n\r\n", True, len("s.a") + len(b"NATS/1.0\r\nK: v\r\nNats-Msg-Size: 100000\r\n\r\n")),
+        (b"", False, len("s.a") + 65_535),
+    ],
+)
+def test_without_payloads_a_request_is_charged_what_is_sent(headers: bytes, is_at_hand: bool, size: int) -> None:
+    """Subject, reply and headers, with the one that tells the size; of a message that must be read first the most that
+    it can be.
+    """
+    rig = Rig(headers_only=True)
+    rig.index.is_at_hand = is_at_hand
+    rig.index.append(1, T0, b"s.a", headers, bytes(100_000))
+    size += len(f"$JS.ACK.S.C.1.1.1.{T0}.0")
+    for max_bytes, seqs_sent in ((size - 1, []), (size, [1])):
+        rig.sent.clear()
+        rig.pull(f'{{"batch":2,"expires":1000000000,"max_bytes":{max_bytes}}}')
+        assert [send.seq for send in rig.sent if isinstance(send, Sent)] == seqs_sent
+
+
 @pytest.mark.parametrize("policy", [AckPolicy.EXPLICIT, AckPolicy.ALL])
 @pytest.mark.parametrize("word", ["+ACK", "", "-NAK", "+WPI", "+TERM"])
 def test_what_is_said_of_deliveries_before_a_reset_counts_no_more(policy: AckPolicy, word: str) -> None:

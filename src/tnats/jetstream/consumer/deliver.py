@@ -23,8 +23,15 @@ from tnats.jetstream.consumer.state import stretches
 from tnats.jetstream.consumer.subject_bound import SubjectBound
 from tnats.jetstream.consumer.waiting import WaitingRequests
 from tnats.jetstream.room import begin_within
-from tnats.limits import CONSUMER_BYTES_PER_PASS_MAX, CONSUMER_DELIVERIES_PER_PASS_MAX, CONSUMER_LETTERS_MAX
+from tnats.limits import (
+    CONSUMER_BYTES_PER_PASS_MAX,
+    CONSUMER_DELIVERIES_PER_PASS_MAX,
+    CONSUMER_LETTERS_MAX,
+    MESSAGE_HEADERS_BYTES_MAX,
+)
 from tnats.subjects.tokens import to_bytes
+
+NO_HEADERS = b"NATS/1.0\r\n\r\n"
 
 
 class Deliveries:
@@ -269,10 +276,21 @@ class Deliveries:
         )
 
     def _size_of(self, delivery: Delivery) -> int:
-        """Bytes that a delivery of one message counts: subject, reply, headers and payload."""
+        """Bytes that a delivery of one message counts: subject, reply, headers and, if it is sent, payload."""
         index, seq = self._core.index, delivery.seqs[0]
-        reply = ack_reply(self._ack_prefix, delivery, index.time_of(seq) or 0)
-        return index.sizes_of((seq,))[0] + len(reply)
+        size = index.sizes_of((seq,))[0]
+        if delivery.headers_only:
+            size = self._bare_size(seq, size)
+        return size + len(ack_reply(self._ack_prefix, delivery, index.time_of(seq) or 0))
+
+    def _bare_size(self, seq: int, size: int) -> int:
+        """Bytes of subject and headers of a message of `size` bytes that is sent without its payload."""
+        index = self._core.index
+        subject_size, headers_size = len(index.subject_of(seq) or b""), index.headers_size_of(seq)
+        if headers_size is None:  # not worth a wait: the most that they may be
+            return min(size, subject_size + MESSAGE_HEADERS_BYTES_MAX)
+        payload_size = size - subject_size - headers_size
+        return subject_size + (headers_size or len(NO_HEADERS)) + len(b"Nats-Msg-Size: %d\r\n" % payload_size)
 
     def _send(self, delivery: Delivery, now_ns: int) -> None:
         """Have messages sent, and note it: in the place where we are, the log, and the timers."""

@@ -44,5 +44,8 @@ class StreamIndex(Protocol):
     def time_of(self, seq: int) -> int | None:
         """The message's time in ns, None if there is no such message."""
 
+    def headers_size_of(self, seq: int) -> int | None:
+        """Bytes of the message's header block, None if it would have to be read first or is not there."""
+
     def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """Bytes of subject, header block and payload of each of these messages, which are there."""
