@@ -18,6 +18,7 @@ from tnats.client.subscription import Subscription
 from tnats.harness.checkers.advised import Heard, Session
 from tnats.jetstream.api.advisories import ADVISORY_PREFIX
 from tnats.limits import SECOND_NS
+from tnats.records import define
 from tnats.runtime.api import Runtime
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ PING_NS = SECOND_NS // 2
 PING_S = 2.0
 
 
-@attrs.define
+@define
 class AdvisoryListener:
     """See the module. `run` is the machine's main function."""
 
