@@ -126,15 +126,21 @@ def test_age_that_an_update_sets(talk: Talk) -> None:
 @side_by_side
 def test_a_marker_takes_the_place_of_the_last_message(talk: Talk) -> None:
     """It can be read as the subject's last message, ends itself in its time, and leaves no other."""
-    talk.create("S", max_age=SECOND, subject_delete_marker_ttl=4 * SECOND, allow_direct=True)
+    talk.create("S", max_age=SECOND, subject_delete_marker_ttl=59 * SECOND, allow_direct=True)
+    talk.create("E", max_age=SECOND, subject_delete_marker_ttl=SECOND)
+    talk.stored("e")
     talk.flood(["s.a", "s.b", "s.b"])
     wait_until(lambda: all(last(talk, "S", subject)["headers"] for subject in ("s.a", "s.b")))
     for subject in ("s.a", "s.b"):
         told = talk.get("S", {"last_by_subj": subject})
-        assert (told.data, told.headers["Nats-Marker-Reason"], told.headers["Nats-TTL"]) == (b"", "MaxAge", "4s")
+        assert (told.data, told.headers["Nats-Marker-Reason"], told.headers["Nats-TTL"]) == (b"", "MaxAge", "59s")
     assert talk.state("S") == (2, 4, 5)
-    wait_until(lambda: not held(talk, "S"))
-    assert talk.state("S") == (0, 6, 5)
+
+    def end() -> tuple[int, int, int]:
+        with talk.ours_alone():
+            return talk.state("E")
+
+    wait_until(lambda: end() == (0, 3, 2))
 
 
 @side_by_side
