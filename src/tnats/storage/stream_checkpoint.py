@@ -247,9 +247,8 @@ class StreamCheckpoints:
         dead = [each for each in dead if each.number < made_from]
         if not dead:
             return False
-        await self._sync(
-            dead
-        )  # what was moved out of them, and what a checkpoint that came to nothing told of removals
+        # What was moved out of them, and what a checkpoint that came to nothing told of removals.
+        await self._sync(dead)
         told = [gap for each in dead for gap in self._gaps_of(each, self._durable_start)]
         self.gaps[:] = merged([*self.gaps, *told])
         await self._tell(group, self.gaps)

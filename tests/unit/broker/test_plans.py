@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.unit.broker.stage import Stage, play
+from tests.unit.broker.stage import RawClient, Stage, play
 
 from tnats.broker.account import Account
 from tnats.broker.hot.message import Origin, Subscription
@@ -297,21 +297,26 @@ def test_a_plan_built_again_and_again_counts_once(bench: Bench, monkeypatch: pyt
     assert bench.account.find_plan(b"stays") is stays
 
 
+async def _reaches_who_comes_after(stage: Stage, push_out: Callable[[RawClient], Awaitable[None]]) -> None:
+    """Of two publishers the first repeats itself on x; the second pushes the plan for that out; then one subscribes."""
+    steady, other, listener = await stage.connect(), await stage.connect(), await stage.connect()
+    await steady.ask(4 * b"PUB x 1\r\n1\r\n")
+    await push_out(other)
+    await listener.ask(b"SUB x 1\r\n")
+    await steady.ask(b"PUB x 1\r\n2\r\n")
+    assert await listener.read() == b"MSG x 1 1\r\n2\r\n"
+
+
 def test_nobody_goes_on_with_plans_that_the_table_has_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """A publisher that repeats itself reaches who subscribes after its plan was let go of and another one was made."""
     monkeypatch.setattr("tnats.broker.plan_table.PLAN_TARGETS_MAX", 10)
 
-    async def scene(stage: Stage) -> None:
-        steady, other, listener = await stage.connect(), await stage.connect(), await stage.connect()
-        await steady.ask(4 * b"PUB x 1\r\n1\r\n")
+    async def push_out(other: RawClient) -> None:
         await other.ask(b"".join(b"SUB many %d\r\n" % sid for sid in range(11)))
         await other.ask(4 * b"PUB many 1\r\n1\r\n")
         await other.ask(4 * b"PUB x 1\r\n1\r\n")
-        await listener.ask(b"SUB x 1\r\n")
-        await steady.ask(b"PUB x 1\r\n2\r\n")
-        assert await listener.read() == b"MSG x 1 1\r\n2\r\n"
 
-    play(scene)
+    play(lambda stage: _reaches_who_comes_after(stage, push_out))
 
 
 def test_nobody_goes_on_with_plans_that_others_pushed_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,14 +324,12 @@ def test_nobody_goes_on_with_plans_that_others_pushed_out(monkeypatch: pytest.Mo
     monkeypatch.setattr("tnats.broker.plan_table.PLANS_MAX", 8)
 
     async def scene(stage: Stage) -> None:
-        steady, other, listener = await stage.connect(), await stage.connect(), await stage.connect()
-        await steady.ask(4 * b"PUB x 1\r\n1\r\n")
-        await other.ask(b"".join(3 * (b"PUB y%d 1\r\n1\r\n" % number) for number in range(20)))
-        for _ in range(4):
-            assert not stage.broker.account().plans.has_interest(b"x")
-        await listener.ask(b"SUB x 1\r\n")
-        await steady.ask(b"PUB x 1\r\n2\r\n")
-        assert await listener.read() == b"MSG x 1 1\r\n2\r\n"
+        async def push_out(other: RawClient) -> None:
+            await other.ask(b"".join(3 * (b"PUB y%d 1\r\n1\r\n" % number) for number in range(20)))
+            for _ in range(4):
+                assert not stage.broker.account().plans.has_interest(b"x")
+
+        await _reaches_who_comes_after(stage, push_out)
 
     play(scene)
 

@@ -25,7 +25,6 @@ import attrs
 from tnats.client.jetstream import (
     AckPolicy,
     ConsumerConfig,
-    ConsumerNotFound,
     JetStream,
     NotFound,
     Retention,
@@ -197,15 +196,8 @@ class Administrator(Publisher):
         return (await self.attempt(js, "put", [name, value], put)).is_ok
 
     async def _drop(self, js: JetStream, name: str) -> None:
-        async def drop(ending: Ending) -> None:
-            try:
-                await js.stream(self._stream).consumer(name).delete()
-            except ConsumerNotFound:
-                ending.type, ending.error = "fail", "not there"
-            else:
-                self.drill.recording.probe("a consumer was deleted")
-
-        await self.attempt(js, "delete", [name, None], drop)
+        consumer = js.stream(self._stream).consumer(name)
+        await self.attempt_delete(js, consumer, [name, None], "a consumer was deleted")
 
     async def _take(self, js: JetStream, name: str, count: int) -> None:
         async def take(ending: Ending) -> None:

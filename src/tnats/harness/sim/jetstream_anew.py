@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import attrs
 
-from tnats.client.jetstream import JetStream, StreamNotFound
+from tnats.client.jetstream import JetStream
 from tnats.harness.checkers import mirror, sourced
 from tnats.harness.checkers.evidence import Evidence, Result
 from tnats.harness.sim.bodies import value_of
@@ -47,15 +47,7 @@ class Renewer(Gathered):
         await self.wait_mirrored(js, GATHERING)
 
     async def _renew(self, js: JetStream) -> None:
-        async def delete(ending: Ending) -> None:
-            try:
-                await js.stream(ORIGIN).delete()
-            except StreamNotFound:
-                ending.type, ending.error = "fail", "not there"
-            else:
-                self.drill.recording.probe("an origin was deleted")
-
-        await self.attempt(js, "delete", ORIGIN, delete, stream=ORIGIN)
+        await self.attempt_delete(js, js.stream(ORIGIN), ORIGIN, "an origin was deleted", stream=ORIGIN)
         await self._make(js)
 
     async def _make(self, js: JetStream) -> bool:

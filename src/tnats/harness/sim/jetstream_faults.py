@@ -19,6 +19,8 @@ DISK_KINDS = (
     "D_SLOW",
     "D_DUPFILE",
 )
+STEADY_KINDS = (*NETWORK_KINDS, *PROCESS_KINDS, *DISK_KINDS)
+"""Of drills that must know what the time is."""
 EVERYTHING = "NPOTD"
 DEATH = "deaths"
 DEATHS = ("D_POWER", "P_KILL", "D_FSYNC_EIO", "D_FSYNC_EIO", "P_KILL", "D_POWER")

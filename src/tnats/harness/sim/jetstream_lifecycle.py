@@ -72,15 +72,7 @@ class Steward(Worker):
         return ending.is_ok or ending.type == "fail"
 
     async def _delete(self, js: JetStream, name: str) -> bool:
-        async def delete(ending: Ending) -> None:
-            try:
-                await js.stream(name).delete()
-            except StreamNotFound:
-                ending.type, ending.error = "fail", "not there"
-            else:
-                self.drill.recording.probe("a stream was deleted")
-
-        return (await self.attempt(js, "delete", [name, None], delete)).is_ok
+        return (await self.attempt_delete(js, js.stream(name), [name, None], "a stream was deleted")).is_ok
 
     async def _fill(self, js: JetStream, name: str) -> bool:
         """One message, that tells the life of the stream that it is meant for; whether it was acknowledged."""

@@ -24,7 +24,7 @@ from tnats.harness.checkers import ack_unique, converged, dedup, full, order, re
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.checkers.removal import Limits
 from tnats.harness.sim.jetstream import JetStreamDrill
-from tnats.harness.sim.jetstream_faults import CLOCK_KINDS
+from tnats.harness.sim.jetstream_faults import STEADY_KINDS
 from tnats.harness.sim.jetstream_publish import SIZES, Publisher, fresh
 from tnats.harness.sim.jetstream_worker import Worker
 from tnats.harness.sim.plan import Operation
@@ -73,7 +73,7 @@ class LimitsDrill(JetStreamDrill):
     """Limits are kept and take no more than they must; what is refused had no room; ids are known as long as told."""
 
     worker_kind: ClassVar[type[Worker]] = Filler
-    kinds: ClassVar[tuple[str, ...]] = tuple(kind for kind in JetStreamDrill.kinds if kind not in CLOCK_KINDS)
+    kinds: ClassVar[tuple[str, ...]] = STEADY_KINDS
     probes: ClassVar[tuple[str, ...]] = (
         *kinds,
         "an acknowledgement was audited",

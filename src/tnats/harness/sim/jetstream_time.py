@@ -21,7 +21,7 @@ from tnats.harness.checkers import ack_unique, order, timed
 from tnats.harness.checkers.evidence import Evidence, Result, result
 from tnats.harness.sim.bodies import payload
 from tnats.harness.sim.jetstream import SERVER, JetStreamDrill
-from tnats.harness.sim.jetstream_faults import CLOCK_KINDS
+from tnats.harness.sim.jetstream_faults import STEADY_KINDS
 from tnats.harness.sim.jetstream_worker import OPERATION_S, Ending, Worker
 from tnats.harness.sim.plan import Operation
 from tnats.limits import MILLISECOND_NS, SECOND_NS
@@ -99,7 +99,7 @@ class TimeDrill(JetStreamDrill):
     """Lifetimes and schedules are kept to the second, schedules fire once, fast batches keep their order."""
 
     worker_kind: ClassVar[type[Worker]] = Timekeeper
-    kinds: ClassVar[tuple[str, ...]] = tuple(kind for kind in JetStreamDrill.kinds if kind not in CLOCK_KINDS)
+    kinds: ClassVar[tuple[str, ...]] = STEADY_KINDS
     probes: ClassVar[tuple[str, ...]] = (
         *kinds,
         "a crash was tried on a copy of the disk",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from tnats.client import ClientError, Status
-from tnats.client.jetstream import JetStream
+from tnats.client.jetstream import Consumer, ConsumerNotFound, JetStream, Stream, StreamNotFound
 from tnats.harness.sim.plan import Operation
 from tnats.harness.workloads.access import Indeterminate, Refused
 from tnats.harness.workloads.jetstream import outcome
@@ -160,6 +160,21 @@ class Worker:
         if ending.is_ok:
             await drill.acked()
         return ending
+
+    async def attempt_delete(
+        self, js: JetStream, asset: Stream | Consumer, value: Any, probe: str, **extra: Any
+    ) -> Ending:
+        """Delete a stream or consumer, `probe` says that it was there; an operation that failed where it was not."""
+
+        async def delete(ending: Ending) -> None:
+            try:
+                await asset.delete()
+            except (ConsumerNotFound, StreamNotFound):
+                ending.type, ending.error = "fail", "not there"
+            else:
+                self.drill.recording.probe(probe)
+
+        return await self.attempt(js, "delete", value, delete, **extra)
 
     def _end(self, type: Any, f: str, value: Any, error: str | None, extra: dict[str, Any]) -> None:
         self._open = None

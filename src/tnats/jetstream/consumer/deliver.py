@@ -30,8 +30,7 @@ from tnats.limits import (
     MESSAGE_HEADERS_BYTES_MAX,
 )
 from tnats.subjects.tokens import to_bytes
-
-NO_HEADERS = b"NATS/1.0\r\n\r\n"
+from tnats.wire.headers import EMPTY_BLOCK
 
 
 class Deliveries:
@@ -290,7 +289,7 @@ class Deliveries:
         if headers_size is None:  # not worth a wait: the most that they may be
             return min(size, subject_size + MESSAGE_HEADERS_BYTES_MAX)
         payload_size = size - subject_size - headers_size
-        return subject_size + (headers_size or len(NO_HEADERS)) + len(b"Nats-Msg-Size: %d\r\n" % payload_size)
+        return subject_size + (headers_size or len(EMPTY_BLOCK)) + len(b"Nats-Msg-Size: %d\r\n" % payload_size)
 
     def _send(self, delivery: Delivery, now_ns: int) -> None:
         """Have messages sent, and note it: in the place where we are, the log, and the timers."""

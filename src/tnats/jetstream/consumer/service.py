@@ -413,8 +413,10 @@ class ConsumerService:
         room = min(rooms, default=None)
         if room is None:
             return seqs  # nobody is there
-        sizes = self.stream.store.sizes_of(seqs) if room else ()
-        return seqs[: begin_within(sizes, room, beside=reply_size_max(self._ack_prefix))] if room else ()
+        if not room:
+            return ()
+        sizes = self.stream.store.sizes_of(seqs)
+        return seqs[: begin_within(sizes, room, beside=reply_size_max(self._ack_prefix))]
 
     def _send_nowait(self, send: Delivery, seqs: Sequence[int]) -> Delivery | None:
         """Send what of `seqs`, with which a delivery begins, is at hand; what is left of it, None if nothing is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tnats.wire.headers import VERSION_LINE, remove_header
+from tnats.wire.headers import EMPTY_BLOCK, VERSION_LINE, remove_header
 
 MSG_ID = b"Nats-Msg-Id"
 EXPECTED_STREAM = b"Nats-Expected-Stream"
@@ -71,7 +71,7 @@ def storable(block: bytes) -> bytes:
     if not block.startswith(b"NATS/1.0\r\n"):
         _, _, rest = block.partition(b"\r\n")
         block = VERSION_LINE + b"\r\n" + rest
-    if block in (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n"):
+    if block in (EMPTY_BLOCK, b"NATS/1.0\r\n"):
         return b""
     return remove_header(block, REQUEST_INFO) if REQUEST_INFO in block else block
 

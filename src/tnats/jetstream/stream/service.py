@@ -20,9 +20,9 @@ store; publishers are told, reads go on, the health check fails.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -443,7 +443,7 @@ class StreamService:
                     gone, seq = self.interest.sweep(self.store, seq)
                     if gone:
                         # Waited for: all pieces in one batch of the journal would be applied in one go.
-                        with contextlib.suppress(StorageError):
+                        with suppress(StorageError):
                             await self.commit(Remove(tuple(gone)))
                     await trio.lowlevel.checkpoint()
         finally:
